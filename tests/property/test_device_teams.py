@@ -14,14 +14,24 @@ GPU, MILLI = "nvidia.com/gpu", "berth.dev/gpu-milli"
 
 
 def gpu_node(name: str, count: int = 4, version: int = 1) -> Json:
-    return node_manifest(name, cpu="64", resource_version=version, **{GPU: count})
+    manifest = node_manifest(name, cpu="64", resource_version=version)
+    for offered in (manifest["status"]["allocatable"], manifest["status"].get("capacity", {})):
+        offered[GPU] = str(count)
+    return manifest
 
 
-def gpu_pod(name: str, version: int = 1, node: str | None = None, **asks: int) -> Json:
-    requests = {{"gpu": GPU, "milli": MILLI}[what]: value for what, value in asks.items()}
-    manifest = pod_manifest(name, cpu="100m", node_name=node, resource_version=version, **requests)
+def gpu_pod(name: str, version: int = 1, node: str | None = None, *, gpu: int = 0, milli: int = 0) -> Json:
+    requests = {name: value for name, value in ((GPU, gpu), (MILLI, milli)) if value}
+    manifest = pod_manifest(name, cpu="100m", node_name=node, resource_version=version)
+    manifest["spec"]["containers"][0]["resources"]["requests"].update(
+        (n, str(v)) for n, v in requests.items()
+    )
     manifest["spec"]["containers"][0]["resources"]["limits"] = {n: str(v) for n, v in requests.items()}
     return manifest
+
+
+def asking(name: str, asks: dict[str, int], version: int = 1) -> Json:
+    return gpu_pod(name, version, gpu=asks.get("gpu", 0), milli=asks.get("milli", 0))
 
 
 def devices_of(team: Team) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -68,7 +78,7 @@ def test_the_decision_names_the_devices() -> None:
         ("c", {"gpu": 2}),
         ("d", {"milli": 200}),
     ):
-        team.tell("ADDED", gpu_pod(name, **asks))
+        team.tell("ADDED", asking(name, asks))
     assert {each["pod"]["name"]: each["devices"] for each in team.decided()} == {
         "a": [0], "b": [0], "c": [1, 2], "d": [3],
     }  # fmt: skip
@@ -125,10 +135,10 @@ def test_days_of_devices_with_crashes(seed: int) -> None:
             new = {f"p{step}-{i}": random.choice(({"gpu": 1}, {"gpu": 2}, {"milli": 300}, {"milli": 700}))
                    for i in range(random.randint(1, 5))}  # fmt: skip
             alive |= new
-            team.tell("ADDED", *(gpu_pod(name, **asks) for name, asks in new.items()))
+            team.tell("ADDED", *(asking(name, asks) for name, asks in new.items()))
         elif kind == "gone" and alive:
             name = random.choice(sorted(alive))
-            team.tell("DELETED", gpu_pod(name, version=2, **alive.pop(name)))
+            team.tell("DELETED", asking(name, alive.pop(name), 2))
         elif kind == "crash":
             team.die(random.randrange(2))
             team.rest()
