@@ -31,32 +31,45 @@ def show(trace: Trace, runs: Sequence[Run], form: Format, *, series: bool) -> No
         rows = [_row(run, i) for run in runs for i in range(len(run.looks))]
         print_table("looks", (_TIME, *_columns(names, cost=False)), rows, wide=wide)
         return
-    rows = [_row(run, -1) for run in runs]
+    at = fullest(runs)
+    rows = [_row(run, at) for run in runs]
     print_table("runs", _columns(names, cost=True), rows, wide=wide)
     echo()
-    print_table("resources", _RESOURCE, [each for run in runs for each in _resources(run)], wide=wide)
+    print_table("resources", _RESOURCE, [each for run in runs for each in _resources(run, at)], wide=wide)
     if any(row["look"]["unplaced"] for row in rows):
         echo()
         print_table("pods", _SIZES, rows, wide=wide)
-    if on_terminal():
-        _explain(trace, runs)
+    _explain(trace, runs, at)
 
 
-def _explain(trace: Trace, runs: Sequence[Run]) -> None:
-    of = "what pods use" if runs[0].looks[-1].by_usage else "what pods request"
-    echo()
+def fullest(runs: Sequence[Run]) -> int:
+    """Return at which look most pods run, in all runs together; the latest of equal ones."""
+    running = [
+        sum(look.running for look in looks) for looks in zip(*(run.looks for run in runs), strict=False)
+    ]
+    return max(range(len(running)), key=lambda at: (running[at], at))
+
+
+def _explain(trace: Trace, runs: Sequence[Run], at: int) -> None:
+    """Say what the tables show; in a pipe on standard error, so that tables stay tables."""
+    look, err = runs[0].looks[at], not on_terminal()
+    of = "what pods use" if look.by_usage else "what pods request"
+    echo(err=err)
     say(
-        "At the end. PLACED: decisions for a node. WAIT: pods without one now, MOST: at any look. MOVED: "
-        "pods evicted or moved. Z: imbalance of a node's resources. POD: processor time of a decision. STD, "
-        f"RANGE: of the nodes' utilisation, by {of}. OVER: nodes beyond what they offer. STRANDED: free "
+        "PLACED, MOST, MOVED and POD are of the whole trace, all else of the look at which most pods run, "
+        f"at {_time(look.seconds)} (--series shows all looks). PLACED: decisions for a node. WAIT: pods "
+        "without one, MOST: the most at any look. MOVED: pods evicted or moved. Z: imbalance of a node's "
+        "resources. POD: processor time of a decision. STD, RANGE: "
+        f"of the nodes' utilisation, by {of}. OVER: nodes beyond what they offer. STRANDED: free "
         "where no pod fits that asks for it. FRAG: GPUs that are free and of no use to the pods of the "
-        "trace, on their mean (FGD's measure)."
+        "trace, on their mean (FGD's measure).",
+        err=err,
     )
     if trace.choices:
-        echo()
-        say(f"What the trace {trace.name} leaves open:")
+        echo(err=err)
+        say(f"What the trace {trace.name} leaves open:", err=err)
     for choice in trace.choices:
-        say(f"- {choice}")
+        say(f"- {choice}", err=err)
 
 
 def document(trace: Trace, runs: Sequence[Run]) -> Json:
@@ -100,15 +113,16 @@ def _row(run: Run, at: int) -> dict[str, Any]:
     return {
         "name": run.method,
         "look": msgspec.to_builtins(run.looks[at]),
+        "last": msgspec.to_builtins(run.looks[-1]),
         "most": max(look.waiting for look in run.looks),
         "cost": run.cost.decision_us,
     }
 
 
-def _resources(run: Run) -> list[dict[str, Any]]:
+def _resources(run: Run, at: int) -> list[dict[str, Any]]:
     from services.simulate.measuring import titles
 
-    look = run.looks[-1]
+    look = run.looks[at]
     return [
         {
             "name": run.method,
@@ -130,9 +144,9 @@ def _columns(names: Sequence[str], *, cost: bool) -> tuple[Column, ...]:
 
     found = [
         Column("PROFILE", lambda row: row["name"], keep=True),
-        count("PLACED", lambda row: row["look"]["placements"]),
+        count("PLACED", lambda row: row["last" if cost else "look"]["placements"]),
         count("WAIT", lambda row: row["look"]["waiting"]),
-        count("MOVED", lambda row: row["look"]["moved"]),
+        count("MOVED", lambda row: row["last" if cost else "look"]["moved"]),
     ]
     if GPU in names:
         gpu = names.index(GPU)

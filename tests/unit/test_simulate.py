@@ -391,6 +391,18 @@ def test_the_command_shows_profiles_side_by_side() -> None:
     assert [line.split("\t")[2] for line in series[1:5]] == ["50", "100", "150", "200"]
 
 
+def test_the_tables_show_the_look_at_which_most_pods_run() -> None:
+    """All pods of openb leave in the end; who looks at the tables wants to see the full cluster."""
+    found = CliRunner().invoke(
+        app, ["simulate", "openb", "--pods", "60", "-p", "first-fit", "--every", "100d"]
+    )
+    assert found.exit_code == 0, found.output
+    titles, row = (line.split("\t") for line in found.stdout.splitlines()[:2])
+    assert dict(zip(titles, row, strict=True))["PLACED"] == "60"
+    assert float(dict(zip(titles, row, strict=True))["GPU %"]) > 0
+    assert "What the trace openb/default leaves open" in found.stderr
+
+
 def test_the_document_has_every_look_and_keeps_what_differs_apart(tmp_path: Path) -> None:
     asked = ["imbalance", "--pods", "100", "-p", "lns", "-p", "first-fit", "--every", "50s", "-o", "json"]
     once, again = (json.loads(shown(*asked, "--csv", str(tmp_path / f"{i}.csv"))) for i in range(2))
