@@ -193,6 +193,10 @@ class WaitingGroup:
         """How many these are."""
         return sum(len(line.pods) for line in self.lines.values())
 
+    def oldest(self) -> int:
+        """Return the arrival of its oldest pod."""
+        return min(line.oldest() for line in self.lines.values())
+
     def replan(self, plan: ProfilePlan | None) -> None:
         """Take a plan. What was found under the one before holds no longer."""
         self.plan = plan

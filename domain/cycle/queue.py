@@ -365,7 +365,9 @@ class Queue:
         then. A group that is held because its profile changed is told without a fresh pod, too.
         """
         self._settle()
-        held: dict[GroupKey, list[str]] = {which: [] for which in self._newly_held}
+        # When gangs were looked at, and so in which order these came here, depends on where a batch was cut.
+        newly_held = sorted(self._newly_held, key=lambda which: self.groups[which].oldest())
+        held: dict[GroupKey, list[str]] = {which: [] for which in newly_held}
         self._newly_held.clear()
         parked: dict[GroupKey, list[str]] = {}
         tried: list[Tried] = []
