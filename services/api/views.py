@@ -66,8 +66,7 @@ PODS_SHOWN_MAX = 1000
 def _node(state: NodeState) -> Node:
     node, spec = state.node, state.node.spec
     assert spec is not None
-    every, held = with_devices(spec.allocatable), node.requested
-    offered = {name: amount for name, amount in every.items() if is_shown(name)}
+    every, offered, held = with_devices(spec.allocatable), spec.allocatable, node.requested
     return Node(
         name=node.name,
         version=node.version,
