@@ -306,6 +306,23 @@ def begin(packing, layout, node):  # type: ignore[no-untyped-def]
 
 
 @entry(repacking_arrays)
+def move(packing, layout, pod, node):  # type: ignore[no-untyped-def]
+    """Give a pod another node, N: it waits, and return by how much the costs fall."""
+    total, was, fall = layout.costs.shape[0], layout.node[pod], 0.0
+    if was < total:
+        take(packing, layout, pod)
+        fall += layout.costs[was]
+        layout.costs[was] = cost_of(packing, layout, was)
+        fall -= layout.costs[was]
+    if node < total:
+        put(packing, layout, pod, node)
+        fall += layout.costs[node]
+        layout.costs[node] = cost_of(packing, layout, node)
+        fall -= layout.costs[node]
+    return fall
+
+
+@entry(repacking_arrays)
 def search(packing, layout, desk, steps, moves_max):  # type: ignore[no-untyped-def]
     """Do so many steps. Nothing gets worse: no pod is lost, and at equal numbers no cost rises."""
     if layout.node.shape[0] == 0 or layout.costs.shape[0] == 0:

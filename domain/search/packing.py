@@ -6,7 +6,7 @@ pods, or as many at no higher cost. The steps run in ``domain/kernels/repacking.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -105,14 +105,9 @@ class Improving:
             target=np.where(capacity.any(axis=0), asked / total, 0.0),
             cost=COSTS[objective],
         )
-        self._layout = _empty(
-            self._packing,
-            np.array(node if home is None else home, np.int32),
-            seed,
-        )
-        if held is not None:
-            self._layout.used[:] = held
-        repacking.begin(self._packing, self._layout, np.asarray(node, np.int32))
+        self._home = np.array(node if home is None else home, np.int32)
+        self._held, self._seed = held, seed
+        self._layout = self._with(np.asarray(node, np.int32))
         size = arrays.CANDIDATES_MAX
         nodes = np.zeros(arrays.NODES_MAX, np.int32)
         self._desk = Desk(np.zeros(size, np.int32), np.zeros(size, np.int32), np.zeros(size), nodes)
@@ -138,6 +133,20 @@ class Improving:
         self._layout.homing[0] = homing
         repacking.search(self._packing, self._layout, self._desk, steps, self._moves_max)
         return self.score
+
+    def gains(self, moves: Iterable[tuple[int, int]]) -> Iterator[float]:
+        """Yield by how much the cost falls with each move of a pod to a node (N: it waits), from home on."""
+        layout = self._with(self._home)
+        for pod, node in moves:
+            yield repacking.move(self._packing, layout, pod, node)
+
+    def _with(self, node: np.ndarray) -> Layout:
+        """Return a layout with each pod where ``node`` (int32[P]) says."""
+        layout = _empty(self._packing, self._home, self._seed)
+        if self._held is not None:
+            layout.used[:] = self._held
+        repacking.begin(self._packing, layout, node)
+        return layout
 
 
 def generator(seed: int) -> np.ndarray:

@@ -235,8 +235,8 @@ def _show(found: Optimised, summary: str, search: Search, *, wide: bool) -> None
     if found.moves:
         shown = found.moves[:MOVES_SHOWN_MAX]
         echo()
-        steps = [(m.pod, m.source or "(waits)", m.target or "(waits)") for m in shown]
-        _table(("pod", "from", "to"), steps, wide=wide)
+        steps = [(m.pod, m.source or "(waits)", m.target or "(waits)", f"{m.gain:.4g}") for m in shown]
+        _table(("pod", "from", "to", "gain"), steps, wide=wide)
     if (more := len(found.moves) - MOVES_SHOWN_MAX) > 0:
         echo(f"and {plural(more, 'more move')}; -o json has all of them")
 
@@ -254,5 +254,5 @@ def _as_json(found: Optimised, search: Search) -> dict[str, Any]:
         "staying": found.staying_count,
         "left": found.left_count,
         "steps": found.steps_count,
-        "moves": [{"pod": m.pod, "from": m.source, "to": m.target} for m in found.moves],
+        "moves": [{"pod": m.pod, "from": m.source, "to": m.target, "gain": m.gain} for m in found.moves],
     }

@@ -8,7 +8,7 @@ their static filters allow, and where they have room.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -31,11 +31,15 @@ _SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 
 class Move(NamedTuple):
-    """One step: a pod leaves ``source`` (None: it waits) for ``target`` (None: it makes room, and waits)."""
+    """One step: a pod leaves ``source`` (None: it waits) for ``target`` (None: it makes room, and waits).
+
+    ``gain`` is by how much the cost of the objective falls with it.
+    """
 
     pod: str
     source: str | None
     target: str | None
+    gain: float
 
 
 class Optimised(NamedTuple):
@@ -143,11 +147,17 @@ class Search:
     def found(self) -> Optimised:
         """Return the best placement so far, as moves."""
         steps = list(self._in_order())
+        gains = self._improving.gains((pod, target) for pod, _, target in steps)
+        names = [*self._state.table.names[: self._state.table.count], None]
+        moves = [
+            Move(self._pods[pod].spec.key, names[source], names[target], gain)
+            for (pod, source, target), gain in zip(steps, gains, strict=True)
+        ]
         pods = [each for each in self._state.pods.values() if not each.spec.finished]
         placed = sum(1 for each in pods if each.node)
         staying = placed - int((self._planned < self._state.table.count).sum())
         left = len(pods) - staying - len(self._pods)
-        return Optimised(self.before, self._improving.score, steps, staying, left, self._steps_count)
+        return Optimised(self.before, self._improving.score, moves, staying, left, self._steps_count)
 
     def deviations(self) -> Iterator[tuple[str, float, float]]:
         """Yield each resource that is asked for, and the standard deviation of its use before and after."""
@@ -161,9 +171,12 @@ class Search:
                 )
                 yield name, before, after
 
-    def _in_order(self) -> Iterator[Move]:
-        """Yield the moves, each when its room is free; where all wait for each other, one leaves first."""
-        names, count = self._state.table.names, self._state.table.count
+    def _in_order(self) -> Iterator[tuple[int, int, int]]:
+        """Yield each move, a pod and two rows, when its room is free.
+
+        Where all wait for each other, one leaves first, and waits (row N).
+        """
+        count = self._state.table.count
         at, goal = self._home.copy(), self._improving.node
         used, allocatable = self._used(at), self._allocatable
         open_moves = [int(pod) for pod in np.flatnonzero(at != goal)]
@@ -177,12 +190,10 @@ class Search:
                 if short:
                     blocked.append(pod)
                     continue
-                yield self._step(pod, int(at[pod]), target, used, names)
-                at[pod] = target
+                yield self._step(pod, at, target, used)
             if len(blocked) == len(open_moves):
                 first = next(pod for pod in blocked if at[pod] < count)
-                yield self._step(first, int(at[first]), count, used, names)
-                at[first] = count
+                yield self._step(first, at, count, used)
             open_moves = blocked
 
     def _used(self, rows: np.ndarray) -> np.ndarray:
@@ -192,12 +203,12 @@ class Search:
         np.add.at(used, rows[has_node], self._demand[self._kind[has_node]])
         return used
 
-    def _step(self, pod: int, source: int, target: int, used: np.ndarray, names: Sequence[str]) -> Move:
+    def _step(self, pod: int, at: np.ndarray, target: int, used: np.ndarray) -> tuple[int, int, int]:
+        source, at[pod] = int(at[pod]), target
         for row, sign in ((source, -1), (target, 1)):
-            if row < len(names):
+            if row < len(used):
                 used[row] += sign * self._demand[self._kind[pod]]
-        where = [names[row] if row < len(names) else None for row in (source, target)]
-        return Move(self._pods[pod].spec.key, where[0], where[1])
+        return pod, source, target
 
 
 def _row(state: ClusterState, entry: PodEntry) -> int:

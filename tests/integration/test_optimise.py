@@ -40,8 +40,8 @@ async def test_the_ledger_is_optimised_and_stays_as_it_is(embedded_dsn: str) -> 
         assert done.exit_code == 0, done.output
         answer = json.loads(done.stdout)
         assert answer["moves"] == [
-            {"pod": "default/web", "from": "large", "to": "small"},
-            {"pod": "default/job", "from": None, "to": "large"},
+            {"pod": "default/web", "from": "large", "to": "small", "gain": 0.0},
+            {"pod": "default/job", "from": None, "to": "large", "gain": 0.0},
         ]
         assert (answer["before"]["waiting_count"], answer["staying"]) == (1, 1)
         assert await query(place, "SELECT * FROM shard_offsets ORDER BY 1, 2, 3") == before

@@ -129,8 +129,8 @@ def test_the_command_says_who_moves_and_repeats_itself(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout)
     assert answer["moves"] == [
-        {"pod": "default/web", "from": "large", "to": "small"},
-        {"pod": "default/job", "from": None, "to": "large"},
+        {"pod": "default/web", "from": "large", "to": "small", "gain": 0.0},
+        {"pod": "default/job", "from": None, "to": "large", "gain": 0.0},
     ]
     assert (answer["before"]["waiting_count"], answer["after"]["waiting_count"]) == (1, 0)
     assert CliRunner().invoke(app, asked).stdout == done.stdout

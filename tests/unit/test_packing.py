@@ -116,6 +116,21 @@ def test_no_more_pods_move_than_may(moves_max: int) -> None:
     assert breaks(given, search.node) == []
 
 
+@pytest.mark.parametrize("objective", COSTS)
+def test_gains_are_by_how_much_the_cost_falls(objective: str) -> None:
+    """From home on, with every pod that changed its node one after another."""
+    given = cluster(2)
+    search = improving(given, objective)
+    search.improve(STEPS)
+    moved = np.flatnonzero(search.node != given.node)
+    at, moves = given.node.copy(), [(int(pod), int(search.node[pod])) for pod in moved]
+    for (pod, node), gain in zip(moves, search.gains(moves), strict=True):
+        before = cost(given, at, objective)
+        at[pod] = node
+        assert gain == pytest.approx(before - cost(given, at, objective), abs=1e-9)
+    assert len(moves) > 0
+
+
 def test_equal_seeds_give_equal_placements() -> None:
     given = cluster(3)
     one, other = improving(given, "nodes"), improving(given, "nodes")
