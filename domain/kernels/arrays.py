@@ -26,8 +26,8 @@ from domain.kernels.count_arrays import RowBounds as RowBounds
 DEMANDS_MAX = 11
 ADDS_MAX = 19
 TERMS_MAX = 8
-PARTS_MAX = 32
-NUMBERS_MAX = 512
+PARTS_MAX = 64
+NUMBERS_MAX = 1024
 RAWS_MAX = 8
 VARIANCES_MAX = 4
 STATIC_MAX = 40
@@ -37,8 +37,8 @@ LIMITS_MAX = 8
 LIMIT_COLUMNS_MAX = 4
 
 LEAST_ALLOCATED, MOST_ALLOCATED, CAPACITY_RATIO, BALANCED, BALANCED_CHANGE, TARGET_LOAD, LOW_RISK = range(7)
-BALANCED_PAIR, SEARCH = range(7, 9)
-"""Kinds of resource terms."""
+BALANCED_PAIR, SEARCH, DEVICES = range(7, 10)
+"""Kinds of resource terms. ``DEVICES`` is the first of five, in the order of ``device_arrays``."""
 
 WHOLE = 16
 """Added to the kind of a term in upstream's whole-number arithmetic (``arithmetic: integer``)."""

@@ -42,7 +42,7 @@ def unusable(mix, cpu, memory, free, devices, model):  # type: ignore[no-untyped
     for t in range(len(mix.weight)):
         lost = total
         has_room = mix.cpu[t] <= cpu and mix.memory[t] <= memory
-        if has_room and mix.number[t] > 0 and (mix.models[t] >> model) & 1:
+        if has_room and mix.number[t] > 0 and (np.int64(mix.models[t]) >> model) & 1:
             enough, small = 0, 0
             for d in range(devices):
                 if free[d] >= mix.milli[t]:
@@ -98,15 +98,26 @@ def take(free, devices, count, milli, device):  # type: ignore[no-untyped-def]
 
 
 @function
-def gain_of(mix, nodes, asked, shape, n, device, after):  # type: ignore[no-untyped-def]
-    """Return by how much ``unusable`` falls where a pod of a shape goes onto ``device`` of node ``n``."""
-    devices, free, model = nodes.devices[n], nodes.free[n], nodes.model[n]
+def gain_of(mix, free, after, devices, model, cpu, memory, cpu_left, memory_left, number, milli, device):  # type: ignore[no-untyped-def]
+    """Return by how much ``unusable`` falls where a pod takes devices, and leaves so much cpu and memory.
+
+    ``free`` is what is free on each device before; ``after`` is written. A share goes onto ``device``.
+    """
     for d in range(devices):
         after[d] = free[d]
-    take(after, devices, asked.number[shape], asked.milli[shape], device)
-    cpu, memory = nodes.cpu[n] - asked.cpu[shape], nodes.memory[n] - asked.memory[shape]
-    before = unusable(mix, nodes.cpu[n], nodes.memory[n], free, devices, model)
-    return before - unusable(mix, cpu, memory, after, devices, model)
+    take(after, devices, number, milli, device)
+    before = unusable(mix, cpu, memory, free, devices, model)
+    return before - unusable(mix, cpu_left, memory_left, after, devices, model)
+
+
+@function
+def gain_on(mix, nodes, asked, shape, n, device, after):  # type: ignore[no-untyped-def]
+    """Return the gain of a pod of a shape on node ``n`` and its ``device``."""
+    return gain_of(
+        mix, nodes.free[n], after, nodes.devices[n], nodes.model[n], nodes.cpu[n], nodes.memory[n],
+        nodes.cpu[n] - asked.cpu[shape], nodes.memory[n] - asked.memory[shape], asked.number[shape],
+        asked.milli[shape], device,
+    )  # fmt: skip
 
 
 @function
@@ -114,14 +125,14 @@ def least_fragmented(mix, nodes, asked, shape, n, after):  # type: ignore[no-unt
     """Return the device of node ``n`` whose use leaves least unusable, the first of them, and the gain."""
     milli = asked.milli[shape]
     if not is_share(asked.number[shape], milli):
-        return -1, gain_of(mix, nodes, asked, shape, n, -1, after)
+        return -1, gain_on(mix, nodes, asked, shape, n, -1, after)
     best, most = -1, 0
     for d in range(nodes.devices[n]):
         is_open = nodes.free[n, d] >= milli
         for other in range(d):
             is_open = is_open and nodes.free[n, other] != nodes.free[n, d]
         if is_open:
-            gain = gain_of(mix, nodes, asked, shape, n, d, after)
+            gain = gain_on(mix, nodes, asked, shape, n, d, after)
             if best < 0 or gain > most:
                 best, most = d, gain
     return best, most
@@ -181,30 +192,44 @@ def clustering_score(holds, count, milli, left, milli_max):  # type: ignore[no-u
 
 
 @function
-def score_of(kind, rating, nodes, asked, shape, n, device):  # type: ignore[no-untyped-def]
-    """Return a score of node ``n`` other than ``LEAST_FRAGMENTATION``; ``device`` is where a share goes."""
+def score_of(kind, rating, cpu, free, devices, asked_cpu, number, milli, device):  # type: ignore[no-untyped-def]
+    """Return a score of a node by what is free on it, of those that look at neither a mix nor other pods."""
     left = 0
-    for d in range(nodes.devices[n]):
-        left += nodes.free[n, d]
-    count, milli = asked.number[shape], asked.milli[shape]
+    for d in range(devices):
+        left += free[d]
     score = 0.0
     if kind == LEAST_STRANDING:
-        after = stranded(nodes.cpu[n] - asked.cpu[shape], left - count * milli, rating.cpu_each)
-        more = after - stranded(nodes.cpu[n], left, rating.cpu_each)
+        after = stranded(cpu - asked_cpu, left - number * milli, rating.cpu_each)
+        more = after - stranded(cpu, left, rating.cpu_each)
         score = 50.0 - 50.0 * more / (rating.milli_max * rating.cpu_each)
     elif kind == BEST_FIT:
-        cpu_left = (nodes.cpu[n] - asked.cpu[shape]) / rating.cpu_max
-        milli_left = (left - count * milli) / rating.milli_max
+        cpu_left = (cpu - asked_cpu) / rating.cpu_max
+        milli_left = (left - number * milli) / rating.milli_max
         score = 100.0 * (1.0 - (rating.cpu_part * cpu_left + (1.0 - rating.cpu_part) * milli_left))
     elif kind == DOT_PRODUCT:
-        cpu = (nodes.cpu[n] / rating.cpu_max) * (asked.cpu[shape] / rating.cpu_max)
-        devices = (left / rating.milli_max) * (count * milli / rating.milli_max)
-        score = 100.0 * (1.0 - (cpu + devices) / 2.0)
-    elif count > 0 and kind == PACKING:
-        score = packing_score(nodes.free[n], nodes.devices[n], count, milli, device)
-    elif count > 0 and kind == CLUSTERING:
-        score = clustering_score(nodes.holds[n], count, milli, left, rating.milli_max)
-    score = min(max(score, 0.0), 100.0)
+        by_cpu = (cpu / rating.cpu_max) * (asked_cpu / rating.cpu_max)
+        by_devices = (left / rating.milli_max) * (number * milli / rating.milli_max)
+        score = 100.0 * (1.0 - (by_cpu + by_devices) / 2.0)
+    elif number > 0 and kind == PACKING:
+        score = packing_score(free, devices, number, milli, device)
+    return min(max(score, 0.0), 100.0)
+
+
+@function
+def score_on(kind, rating, nodes, asked, shape, n, device):  # type: ignore[no-untyped-def]
+    """Return a score of node ``n`` other than ``LEAST_FRAGMENTATION``; ``device`` is where a share goes."""
+    number, milli = asked.number[shape], asked.milli[shape]
+    score = 0.0
+    if kind != CLUSTERING:
+        score = score_of(
+            kind, rating, nodes.cpu[n], nodes.free[n], nodes.devices[n], asked.cpu[shape], number, milli,
+            device,
+        )  # fmt: skip
+    elif number > 0:
+        left = 0
+        for d in range(nodes.devices[n]):
+            left += nodes.free[n, d]
+        score = clustering_score(nodes.holds[n], number, milli, left, rating.milli_max)
     return np.floor(score) if rating.whole[kind] else score
 
 
@@ -221,7 +246,7 @@ def rate(mix, rating, nodes, asked, shape, n, after):  # type: ignore[no-untyped
         total += rating.weight[LEAST_FRAGMENTATION] * score
     for kind in range(1, SCORES_COUNT):
         if rating.weight[kind] != 0.0:
-            total += rating.weight[kind] * score_of(kind, rating, nodes, asked, shape, n, device)
+            total += rating.weight[kind] * score_on(kind, rating, nodes, asked, shape, n, device)
     return device, total
 
 

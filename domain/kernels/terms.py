@@ -20,6 +20,7 @@ from domain.kernels.arrays import (
     BALANCED_CHANGE,
     BALANCED_PAIR,
     CAPACITY_RATIO,
+    DEVICES,
     LEAST_ALLOCATED,
     LOW_RISK,
     MOST_ALLOCATED,
@@ -28,6 +29,7 @@ from domain.kernels.arrays import (
     WHOLE,
 )
 from domain.kernels.compiling import function
+from domain.kernels.device_terms import rate_by_devices
 from domain.kernels.risk import over_commitment
 
 
@@ -76,6 +78,11 @@ def rate_term(  # type: ignore[no-untyped-def]
         _rate_pair(allocatable, requested, first, part_column, part_value, value)
     elif plain == SEARCH:
         _rate_search(allocatable, requested, measured, first, part_column, part_value, number, value)
+    else:
+        rate_by_devices(
+            plain - DEVICES, allocatable, requested, measured, fits, first, part_column, part_value, number,
+            work, value,
+        )  # fmt: skip
 
 
 @function

@@ -44,8 +44,13 @@ from domain.plugins.kernel_budget import KernelBudget
 from domain.plugins.scores.allocated import Allocated
 from domain.plugins.scores.bra import BRA
 from domain.plugins.scores.cwt import CWT
+from domain.plugins.scores.fgd import FGD
 from domain.plugins.scores.first_fit import FirstFit
 from domain.plugins.scores.global_variance import GlobalVariance
+from domain.plugins.scores.gpu_best_fit import GpuBestFit
+from domain.plugins.scores.gpu_dot_product import GpuDotProduct
+from domain.plugins.scores.gpu_packing import GpuPacking
+from domain.plugins.scores.gpu_stranding import GpuStranding
 from domain.plugins.scores.image_locality import IMAGE_FIELDS, ImageLocality, known_images
 from domain.plugins.scores.inter_pod_affinity import InterPodAffinity as InterPodAffinityScore
 from domain.plugins.scores.load_variation_risk_balancing import LoadVariationRiskBalancing
@@ -96,6 +101,11 @@ SCORES = registered(
     LRA,
     BRA,
     CWT,
+    FGD,
+    GpuStranding,
+    GpuBestFit,
+    GpuDotProduct,
+    GpuPacking,
 )
 STRATEGIES: Mapping[str, type[Plugin]] = MappingProxyType(
     {"RequestedToCapacityRatio": declared(RequestedToCapacityRatio)}

@@ -72,7 +72,7 @@ def _stream(
     nodes: list[dict[str, str]], pods: list[dict[str, str]], pod_list: str, with_deletions: bool
 ) -> Iterator[Event]:
     for number, row in enumerate(nodes, start=1):
-        yield _event("ADDED", _read(NODE_FILE, number, _node, row, number), 0, "nodes")
+        yield _event("ADDED", _read(NODE_FILE, number, node_of, row, number), 0, "nodes")
     # At equal times creations come before deletions; the file's order decides between equals.
     order: list[tuple[int, int, int]] = []
     for number, row in enumerate(pods):
@@ -80,7 +80,7 @@ def _stream(
     order.sort()
     for seconds, deletion, number in order:
         version = 1_000_000 + 2 * number + deletion
-        pod = _read(pod_list, number + 1, _pod, pods[number], pod_list, version)
+        pod = _read(pod_list, number + 1, pod_of, pods[number], pod_list, version)
         yield _event("DELETED" if deletion else "ADDED", pod, seconds, pod_list)
 
 
@@ -136,7 +136,8 @@ def _event(kind: str, thing: dict[str, Any], seconds: int, source: str) -> Event
     }
 
 
-def _node(row: dict[str, str], number: int) -> dict[str, Any]:
+def node_of(row: dict[str, str], number: int) -> dict[str, Any]:
+    """Return the manifest of a node; ``number`` is its resource version."""
     gpus = int(row["gpu"])
     labels = {"kubernetes.io/hostname": row["sn"]}
     allocatable = {
@@ -163,7 +164,8 @@ def _node(row: dict[str, str], number: int) -> dict[str, Any]:
     }
 
 
-def _pod(row: dict[str, str], pod_list: str, version: int) -> dict[str, Any]:
+def pod_of(row: dict[str, str], pod_list: str, version: int) -> dict[str, Any]:
+    """Return the manifest of a pod."""
     gpus, milli = int(row["num_gpu"]), int(row["gpu_milli"])
     devices: dict[str, str] = {}
     if gpus and milli >= 1000:

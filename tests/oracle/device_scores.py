@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from domain.kernels.device_arrays import (
     BEST_FIT,
@@ -14,7 +16,13 @@ from domain.kernels.device_arrays import (
     LEAST_STRANDING,
     PACKING,
 )
-from domain.search.fragmentation import DeviceNode, Profile, Shape, Weighted
+from domain.model.pods import PodTemplate
+from domain.model.quantities import to_milli, to_units
+from domain.search.fragmentation import ANY_MODEL, DeviceNode, Profile, Shape, Weighted
+from tests.oracle import devices
+
+if TYPE_CHECKING:
+    from tests.oracle import scoring as plain
 
 
 @dataclass
@@ -80,8 +88,8 @@ def packing(node: Seen, pod: Shape, way: Sequence[int]) -> float:
     if unused == len(node.free):
         return max(33 - unused, unused)
     taken = [node.free[d] for d in way]
-    if 1000 in taken:
-        return max(50 - len(taken), 33)
+    if pod.number > 1 or pod.milli == 1000 or 1000 in taken:
+        return max(50 - pod.number, 33)
     return 100 - sum(each * 100 // 1000 for each in taken) // 10
 
 
@@ -147,3 +155,35 @@ def place(nodes: Sequence[DeviceNode], pods: Sequence[Shape], profile: Profile) 
         placed.append((best, way[0] if is_share else -1))
         seen[best] = seen[best].with_pod(pod, way)
     return placed
+
+
+def mix_of(shapes: Sequence[Mapping[str, Any]]) -> tuple[dict[Shape, int], dict[str, int]]:
+    """Return the mix of a profile's arguments, and the bit of each model that it names."""
+    bits: dict[str, int] = {}
+    mix: Counter[Shape] = Counter()
+    for each in shapes:
+        models = [bits.setdefault(name, len(bits)) for name in sorted(each.get("models", ()))]
+        number, milli = (1, each["gpuMilli"]) if "gpuMilli" in each else (each.get("gpus", 0), 1000)
+        cpu, memory = to_milli(each.get("cpu", "0")), to_units(each.get("memory", "0"))
+        allowed = sum(1 << bit for bit in models) if models else ANY_MODEL
+        mix[Shape(cpu, memory, number, milli, allowed)] += each.get("weight", 1)
+    return dict(mix), bits
+
+
+def by_devices(which: int, args: Mapping[str, Any], template: PodTemplate, node: plain.Seen) -> float:
+    """Return a score of a profile."""
+    mix, bits = mix_of(args.get("mix", ()))
+    model = bits.get(node.spec.labels.get("nvidia.com/gpu.product", ""), 61)
+    cpu, memory = (node.offers(name) - node.requested(name) for name in ("cpu", "memory"))
+    seen = Seen(cpu, memory, [max(each, 0) for each in node.free], model)
+    pod = Shape(*(template.requests.get(name, 0) for name in ("cpu", "memory")), *devices.wants(template))
+    if not seen.ways(pod):
+        return 0.0
+    profile = Profile(
+        mix=mix,
+        cpu_max=1000 * args.get("largestCpu", 128),
+        milli_max=1000 * args.get("largest", 8),
+        cpu_each=1000 * args.get("cpuPerGpu", 9),
+    )
+    whole = which != LEAST_STRANDING and args.get("arithmetic") != "real"
+    return float(score(Weighted(which, 1.0, whole), profile, seen, pod, seen.tightest(pod)))

@@ -299,6 +299,7 @@ class Oracle:
             [pod.spec.template for pod in on_it],
             [pod.spec.template for pod in on_it if not pod.measured],
             self.usage_of(name),
+            devices.free_on(node.spec, [(pod.spec.template, pod.devices) for pod in on_it]),
         )
 
     def _lacking(self, pod: PodSpec, profile: Profile) -> set[str]:

@@ -24,6 +24,15 @@ SHAPES = (
     ((0, 10), (25, 7), (80, 0)),
 )
 
+BY_DEVICES = ("FGD", "GpuStranding", "GpuBestFit", "GpuDotProduct", "GpuPacking")
+MIX = (
+    {"cpu": "2", "gpuMilli": 500, "weight": 3},
+    {"cpu": "1", "memory": "1Gi", "gpuMilli": 300, "models": ["a", "b"]},
+    {"cpu": "500m", "gpus": 1, "weight": 5},
+    {"memory": "2Gi", "gpus": 2, "models": ["b"]},
+    {"cpu": "1", "weight": 2},
+)
+
 UPSTREAM = (
     "NodeResourcesFit", "NodeResourcesBalancedAllocation", "TaintToleration", "NodeAffinity", "ImageLocality"
 )  # fmt: skip
@@ -38,6 +47,8 @@ def any_profile(name: str, random: Random) -> Profile:
     uses = [_score(random) for _ in range(random.choice((1, 1, 2, 3, 5)))]
     for use in [use for use in uses if use.name in ("GlobalVariance", "CWT")][4:]:
         uses.remove(use)  # a profile may have four of these
+    for use in [use for use in uses if use.name in BY_DEVICES][3:]:
+        uses.remove(use)  # and three of these
     return Profile(name=name, revision=7, filters=tuple(filters), scores=tuple(uses))
 
 
@@ -63,7 +74,7 @@ def _score(random: Random) -> PluginUse:
             "FirstFit", "NodeResourcesFit", "NodeResourcesFit", "NodeResourcesBalancedAllocation", "Peaks",
             "TaintToleration", "NodeAffinity", "ImageLocality", "NodeResourcesAllocatable", "GlobalVariance",
             "TargetLoadPacking", "LoadVariationRiskBalancing", "LowRiskOverCommitment",
-            "SearchScore", "LRA", "BRA", "CWT",
+            "SearchScore", "LRA", "BRA", "CWT", *BY_DEVICES, *BY_DEVICES,
         )
     )  # fmt: skip
     match name:
@@ -110,6 +121,14 @@ def _score(random: Random) -> PluginUse:
             args = {"resources": random.sample(PAPER, 3)}
             if random.random() < 0.5:
                 args["comparisons"] = [[1, 2, 4], [0.5, 1, 2], [0.25, 0.5, 1]]
+        case "FGD":
+            args = {"mix": random.sample(MIX, random.choice((1, 3, 5))), "largest": random.choice((2, 8))}
+            args["arithmetic"] = random.choice(("integer", "real"))
+        case "GpuStranding":
+            args = {"cpuPerGpu": random.choice((1, 4))}
+        case "GpuBestFit" | "GpuDotProduct":
+            args = {"largestCpu": random.choice((16, 128)), "largest": random.choice((2, 8))}
+            args["arithmetic"] = random.choice(("integer", "real"))
         case "Peaks":
             models = {n: {"k0": 1, "k1": 1 + i % 3, "k2": 0.01} for i, n in enumerate(NODES_WITH_A_MODEL)}
             args = {"nodePowerModel": models}

@@ -5,12 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from domain.kernels.device_arrays import (
+    BEST_FIT,
+    DOT_PRODUCT,
+    LEAST_FRAGMENTATION,
+    LEAST_STRANDING,
+    PACKING,
+)
 from domain.model.nodes import NodeSpec
 from domain.model.pods import NodeSelectorTerm, PodTemplate
 from domain.model.profiles import PluginUse, Profile
 from domain.model.usage import Measured
+from tests.oracle.device_scores import by_devices
 from tests.oracle.paper_scoring import bra, far_from_best, lra, search_score
 from tests.oracle.rules import matches, tolerated
 
@@ -24,13 +33,17 @@ Rated = dict[str, float]
 
 @dataclass
 class Seen:
-    """A node as a score may see it; ``recent`` are the pods that its latest measurement does not know."""
+    """A node as a score may see it; ``recent`` are the pods that its latest measurement does not know.
+
+    ``free`` are thousandths of each device.
+    """
 
     spec: NodeSpec
     ordinal: int
     pods: list[PodTemplate] = field(default_factory=list)
     recent: list[PodTemplate] = field(default_factory=list)
     usage: Mapping[str, Measured] = field(default_factory=dict)
+    free: list[int] = field(default_factory=list)
 
     def offers(self, resource: str) -> int:
         return self.spec.allocatable.get(resource, 0)
@@ -472,4 +485,9 @@ _SCORES: dict[str, _Score] = {
     "LRA": _each(lra),
     "BRA": _each(bra),
     "CWT": cwt,
+    "FGD": _each(partial(by_devices, LEAST_FRAGMENTATION)),
+    "GpuStranding": _each(partial(by_devices, LEAST_STRANDING)),
+    "GpuBestFit": _each(partial(by_devices, BEST_FIT)),
+    "GpuDotProduct": _each(partial(by_devices, DOT_PRODUCT)),
+    "GpuPacking": _each(partial(by_devices, PACKING)),
 }

@@ -324,6 +324,19 @@ def curve(*points: tuple[Any, Any]) -> dict[str, Any]:
         ("LRA", {"resources": "cpu"}, "resources"),
         ("BRA", {"resources": ["cpu"]}, "resources"),
         ("CWT", {"comparisons": [[1]]}, "comparisons[0]"),
+        ("FGD", {"mix": [{"gpus": 1, "gpuMilli": 500}]}, "mix[0].gpuMilli"),
+        ("FGD", {"mix": [{"gpuMilli": 1000}]}, "mix[0].gpuMilli"),
+        ("FGD", {"mix": [{"gpus": 1.5}]}, "mix[0].gpus"),
+        ("FGD", {"mix": [{"cpu": "x"}]}, "mix[0].cpu"),
+        ("FGD", {"mix": [{"memory": "-1"}]}, "mix[0].memory"),
+        ("FGD", {"mix": [{"gpus": 1}] * 129}, "mix"),
+        ("FGD", {"mix": [{"models": [1]}]}, "mix[0].models[0]"),
+        ("FGD", {"mix": [{"weight": 0}]}, "mix[0].weight"),
+        ("FGD", {"arithmetic": "x"}, "arithmetic"),
+        ("GpuStranding", {"cpuPerGpu": 0}, "cpuPerGpu"),
+        ("GpuBestFit", {"largest": 0}, "largest"),
+        ("GpuDotProduct", {"largestCpu": "x"}, "largestCpu"),
+        ("GpuPacking", {"largest": 8}, "largest"),
         ("CWT", {"resources": ["cpu", "memory"], "comparisons": [[1, 2], [2, 1]]}, "comparisons[1][0]"),
         ("CWT", {"resources": ["cpu", "memory"], "comparisons": [[1, 2]]}, "comparisons"),
         (
@@ -348,7 +361,7 @@ def scored(name: str, count: int, **args: Any) -> Profile:
 
 
 MANY_POINTS = curve(*((i / 2, 1) for i in range(200)))
-NAMES = [{"name": f"x.io/{i}"} for i in range(33)]
+NAMES = [{"name": f"x.io/{i}"} for i in range(65)]
 
 
 def threshold(name: str, count: int) -> Profile:
@@ -366,7 +379,7 @@ def threshold(name: str, count: int) -> Profile:
             "scores[0]",
             "scored_resources_max",
         ),
-        (scored("NodeResourcesFit", 2, scoringStrategy=MANY_POINTS), "scores[1]", "score_numbers_max"),
+        (scored("NodeResourcesFit", 3, scoringStrategy=MANY_POINTS), "scores[2]", "score_numbers_max"),
         (scored("GlobalVariance", 5), "scores[4]", "variance_scores_max"),
         (threshold("ResourceThreshold", 9), "filters[0]", "limits_per_profile_max"),
         (threshold("PeakUsage", 41), "filters[0]", "static_reasons_max"),
