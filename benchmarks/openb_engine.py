@@ -18,7 +18,8 @@ from benchmarks.openb_devices import LISTS, PROFILES, RATIO, SEEDS
 from domain.cycle.schedule import Scheduler
 from domain.manifests.objects import node_from_manifest, pod_event_from_manifest
 from domain.model.events import NodeUpserted
-from domain.model.profiles import DEFAULT_PROFILE, PluginUse, Profile
+from domain.model.pods import DEFAULT_PROFILE
+from domain.model.profiles import PluginUse, Profile
 from domain.search.fragmentation import ANY_MODEL, nodes_of, place_on_devices, typical
 from services.traces import openb
 from services.traces.openb_devices import GPU_NODE_FILE, DeviceCluster, arrivals, device_cluster

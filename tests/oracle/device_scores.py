@@ -176,7 +176,8 @@ def by_devices(which: int, args: Mapping[str, Any], template: PodTemplate, node:
     model = bits.get(node.spec.labels.get("nvidia.com/gpu.product", ""), 61)
     cpu, memory = (node.offers(name) - node.requested(name) for name in ("cpu", "memory"))
     seen = Seen(cpu, memory, [max(each, 0) for each in node.free], model)
-    pod = Shape(*(template.requests.get(name, 0) for name in ("cpu", "memory")), *devices.wants(template))
+    requests, (number, milli) = template.requests, devices.wants(template)
+    pod = Shape(requests.get("cpu", 0), requests.get("memory", 0), number, milli)
     if not seen.ways(pod):
         return 0.0
     profile = Profile(
