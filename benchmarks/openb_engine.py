@@ -8,10 +8,11 @@ times lighter than a whole score, lets the first of equal nodes win there, too.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from benchmarks.openb_devices import LISTS, PROFILES, RATIO, SEEDS
@@ -20,9 +21,10 @@ from domain.manifests.objects import node_from_manifest, pod_event_from_manifest
 from domain.model.events import NodeUpserted
 from domain.model.pods import DEFAULT_PROFILE
 from domain.model.profiles import PluginUse, Profile
-from domain.search.fragmentation import ANY_MODEL, nodes_of, place_on_devices, typical
+from domain.plugins.device_terms import SHAPES_MAX
+from domain.search.fragmentation import ANY_MODEL, Shape, nodes_of, place_on_devices, typical
 from services.traces import openb
-from services.traces.openb_devices import GPU_NODE_FILE, DeviceCluster, arrivals, device_cluster
+from services.traces.openb_devices import GPU_NODE_FILE, arrivals, device_cluster
 
 _FILTERS = (PluginUse(name="NodeAffinity"), PluginUse(name="NodeResourcesFit"))
 _FIRST = PluginUse(name="FirstFit")
@@ -39,10 +41,10 @@ class EngineRun(NamedTuple):
     micros: float
 
 
-def mix_argument(cluster: DeviceCluster, models: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the typical shapes of a pod list as the argument ``mix`` of FGD."""
+def mix_argument(mix: Mapping[Shape, int], models: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a mix as the argument of FGD."""
     found = []
-    for shape, weight in typical(cluster.pods).items():
+    for shape, weight in mix.items():
         each: dict[str, Any] = {"cpu": f"{shape.cpu}m", "memory": f"{shape.memory}Mi", "weight": weight}
         if shape.number:
             each |= {"gpus": shape.number} if shape.milli == 1000 else {"gpuMilli": shape.milli}
@@ -79,7 +81,8 @@ def run(pods: str, name: str, seed: int) -> EngineRun:
     pod_rows = openb.rows_of(folder, f"openb_pod_list_{pods}.csv.gz")
     models = {each.model: row["model"] for each, row in zip(cluster.nodes, node_rows, strict=True)}
     names = [models.get(bit, f"none-{bit}") for bit in range(max(models) + 1)]
-    profile = profile_of(name, mix_argument(cluster, names))
+    mix = dict(list(typical(cluster.pods).items())[:SHAPES_MAX])
+    profile = profile_of(name, mix_argument(mix, names))
     scheduler = Scheduler({profile.name: profile}, seed=1)
     for at, number in enumerate(nodes, start=1):
         scheduler.fold(NodeUpserted(node_from_manifest(openb.node_of(node_rows[number], at))))
@@ -97,7 +100,8 @@ def run(pods: str, name: str, seed: int) -> EngineRun:
     at_of = {node_rows[number]["sn"]: at for at, number in enumerate(nodes)}
     found = [at_of.get(scheduler.state.pods[key].node, -1) for key in keys]
     empty = nodes_of([cluster.nodes[each] for each in nodes])
-    alone = place_on_devices(empty, [cluster.pods[each] for each in order], PROFILES[name](cluster.pods))
+    same = dataclasses.replace(PROFILES[name](cluster.pods), mix=mix)
+    alone = place_on_devices(empty, [cluster.pods[each] for each in order], same)
     whole = int(empty.free.sum())
     asked = [cluster.pods[each].number * cluster.pods[each].milli for each in order]
     return EngineRun(
