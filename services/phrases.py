@@ -18,6 +18,7 @@ _OF_NO_PLUGIN = {
     "gang-unknown": "were not tried: the PodGroup of the pod's gang does not exist",
     "gang-incomplete": "were not tried: too few pods of the gang exist",
     "gang-too-large": f"were not tried: more than {gang_members_max:,} pods of the gang wait",
+    "gang-promised": "were not tried: nodes are promised to other pods of the gang",
     "gang-too-varied": "were not tried: the pods of the gang differ too much to be looked at together",
     "gang-resources": "were not tried: for the gang, all nodes together have too little",
     "gang-topology": "were not tried: no single domain has room for all of the gang by",

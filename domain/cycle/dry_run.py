@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from domain.cycle.evaluate import BudgetGroups, Eviction, Verdict, compiled_alone
@@ -38,6 +40,20 @@ def with_preemption(
         pdb_violations={each.node: each.weight.violations for each in found},
         pdb_groups=BudgetGroups(violating=sorted(violating), non_violating=sorted(others)),
         evictions=[_eviction(each) for each in found[:BEST]],
+    )
+
+
+def with_gang_preemption(verdict: Verdict, plans: Mapping[str, Planned]) -> Verdict:
+    """Add to the verdict of a pod whose gang waits what would be promised to it, by the key of each pod."""
+    plan = plans.get(verdict.pod)
+    if plan is None:
+        return msgspec.structs.replace(verdict, eligible_to_preempt=bool(plans))
+    return msgspec.structs.replace(
+        verdict,
+        eligible_to_preempt=True,
+        victims={plan.node: list(plan.victims)},
+        pdb_violations={plan.node: plan.weight.violations},
+        evictions=[_eviction(plan)],
     )
 
 

@@ -18,8 +18,16 @@ from domain.state.snapshot import Snapshot
 _SHARE_ONE = 1 << 20
 
 
-def domains_of(gang: Gang, members: Sequence[Tried], state: ClusterState, snapshot: Snapshot) -> list[Domain]:
+def domains_of(
+    gang: Gang,
+    members: Sequence[Tried],
+    state: ClusterState,
+    snapshot: Snapshot,
+    freed: np.ndarray | None = None,
+) -> list[Domain]:
     """Return the domains that could hold the gang, as far as what is free in all of each tells.
+
+    What is ``freed`` int64[R, N], if given, lets a domain hold it, too.
 
     A domain with more room, as of the resource of which it has least, comes first, then by value. Where pods
     of the gang have a node in a domain, the others go there.
@@ -36,12 +44,14 @@ def domains_of(gang: Gang, members: Sequence[Tried], state: ClusterState, snapsh
     room = np.full(len(ids), np.iinfo(np.int64).max)
     for name, needed in _least(gang, members).items():
         free = np.zeros(len(ids), dtype=np.int64)
+        could = np.zeros(len(ids), dtype=np.int64)
         if (at := state.resources.column(name)) != NOWHERE:
             columns = snapshot.columns
             left = columns.allocatable[at, :count] - columns.requested[at, :count]
             np.add.at(free, of_row, np.maximum(left, 0))
+            np.add.at(could, of_row, np.maximum(left if freed is None else left + freed[at, :count], 0))
         room = np.minimum(
-            room, np.where(free < needed, -1, (free / max(needed, 1) * _SHARE_ONE).astype(np.int64))
+            room, np.where(could < needed, -1, (free / max(needed, 1) * _SHARE_ONE).astype(np.int64))
         )
     found = [
         (-share, table.labels.values.text(value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from domain.model.devices import Ask
 from domain.model.limits import gang_domains_per_cycle_max, gang_members_max
 
 
-class _Trial(NamedTuple):
+class Trial(NamedTuple):
     """Where the kernel placed members of a gang, in one domain or anywhere, and counters' versions before."""
 
     tried: Sequence[Tried]
@@ -38,6 +38,8 @@ class _Trial(NamedTuple):
 class GangPlacer(Placer):
     """A placer that places gangs, too."""
 
+    _owes_gang_plan = False  # whether the latest gang is to have a plan that this cycle had no time for
+
     def place_gang(self, gang: Gang) -> None:
         """Place the members of a gang that wait; none of them where too few find a node.
 
@@ -51,18 +53,15 @@ class GangPlacer(Placer):
 
     def _place_gang(self, gang: Gang) -> None:
         assert gang.spec is not None
+        self._owes_gang_plan = False
         members, key = gang.members(), gang.spec.topology_key
-        domains: list[Domain | None] = [None]
         codes = codes_of(lacking(gang, self._state, self._snapshot))
-        is_last = True
-        if key and not codes:
-            known = domains_of(gang, members, self._state, self._snapshot)
-            fresh = [each for each in known if each not in gang.tried_in]
-            is_last = gang.spec.is_preferred or len(fresh) <= gang_domains_per_cycle_max
-            domains = [*fresh[:gang_domains_per_cycle_max], *domains[: gang.spec.is_preferred]]
-            codes = [] if domains else [f"gang-topology:{key}"]
+        domains, is_last = ([None], True) if codes else self._domains_to_try(gang, members)
+        if not domains:
+            codes = [f"gang-topology:{key}"]
         if codes:
-            self._refuse_gang(gang, members, codes)
+            if not self._preempt_gang(gang, members):
+                self._refuse_gang(gang, members, codes)
             return
         best: Domain | None = None
         most = -1
@@ -77,29 +76,59 @@ class GangPlacer(Placer):
             self._take_back(trial)
             if trial.found_count > most:
                 best, most = domain, trial.found_count
+        if is_last and self._preempt_gang(gang, members):
+            return
         if best != domains[-1]:  # once more the one that is to be explained
             trial = self._try_gang(members, best)
             assert trial is not None
             self._take_back(trial)
         assert trial is not None
         self._explain_undone(gang, trial)
-        if is_last:
-            self._queue.gangs.park(gang, self._at_ms, placed_any=False, is_short=bool(key))
-        else:
+        if not is_last:
             gang.tried_in.update(dict.fromkeys(domains))
+        self._let_rest(gang, is_last=is_last, is_short=bool(key))
+
+    def _let_rest(self, gang: Gang, *, is_last: bool, is_short: bool) -> None:
+        """Park a gang, or have it tried again with the next cycle, if that is to look on."""
+        if is_last and not self._owes_gang_plan:
+            self._queue.gangs.park(gang, self._at_ms, placed_any=False, is_short=is_short)
+        else:
             self._queue.gangs.activate(gang)
 
-    def _try_gang(self, members: Sequence[Tried], domain: Domain | None) -> _Trial | None:
-        """Let the kernel place members, in one domain alone if one is given. None: they differ too much."""
+    def _preempt_gang(self, gang: Gang, members: Sequence[Tried]) -> bool:
+        """Promise nodes to a gang of which too few members find one; say whether. Here nobody is evicted."""
+        return False
+
+    def _domains_to_try(
+        self, gang: Gang, members: Sequence[Tried], freed: np.ndarray | None = None
+    ) -> tuple[list[Domain | None], bool]:
+        """Return where to try a gang, in this order, and whether that is all that is left to try.
+
+        ``freed``: what pods would leave to it that are to be evicted, as of ``domains_of``.
+        """
+        assert gang.spec is not None
+        if not gang.spec.topology_key:
+            return [None], True
+        known = domains_of(gang, members, self._state, self._snapshot, freed)
+        fresh = known if freed is not None else [each for each in known if each not in gang.tried_in]
+        anywhere: list[Domain | None] = [None] if gang.spec.is_preferred else []
+        is_last = gang.spec.is_preferred or len(fresh) <= gang_domains_per_cycle_max
+        return [*fresh[:gang_domains_per_cycle_max], *anywhere], is_last
+
+    def _try_gang(self, members: Sequence[Tried], domain: Domain | None, changes: int = 2) -> Trial | None:
+        """Let the kernel place members, in one domain alone if one is given. None: they differ too much.
+
+        ``changes`` as of ``_run``.
+        """
         self._domain = domain
         tried, programs, end = self._compile(members, 0)
         self._domain = None
         if end < len(members):
             return None
         versions = self._slots.counters.arrays.version.copy()
-        return _Trial(tried, programs, self._run(tried, programs, changes=2), versions, domain)
+        return Trial(tried, programs, self._run(tried, programs, changes), versions, domain)
 
-    def _keep_gang(self, gang: Gang, trial: _Trial) -> None:
+    def _keep_gang(self, gang: Gang, trial: Trial) -> None:
         """Let those who found a node have it. Who found none in a domain may be free to go anywhere."""
         assert gang.spec is not None
         tried, programs, placed = trial[:3]
@@ -122,12 +151,17 @@ class GangPlacer(Placer):
             placed_any = 0 < trial.found_count >= needed_count
             self._queue.gangs.park(gang, self._at_ms, placed_any=placed_any)
 
-    def _explain_undone(self, gang: Gang, trial: _Trial) -> None:
-        """Let the members of a gang wait, of which too few found a node: the first without one says why."""
+    def _explain_undone(self, gang: Gang, trial: Trial, but: Container[str] = ()) -> dict[GroupKey, int]:
+        """Let the members of a gang wait, of which too few found a node: the first without one says why.
+
+        Of members ``but`` these. Returns the attempts of the groups.
+        """
         tried, programs, placed = trial[:3]
         first = len(self.result.attempts)
-        nobody = placed._replace(row=np.full_like(placed.row, -1))
-        self._take_over(tried, programs, nobody, is_undone=True)
+        waiting = [at for at, (key, _) in enumerate(tried) if key not in but]
+        nobody = part_of(placed, np.array(waiting, dtype=np.int64))
+        nobody = nobody._replace(row=np.full_like(nobody.row, -1))
+        self._take_over([tried[at] for at in waiting], programs, nobody, is_undone=True)
         missing, group = tried[int((placed.row >= 0).argmin())]
         why = self.result.attempts[first + list(programs).index(group.key)]
         domain = "" if trial.domain is None else str(trial.domain)
@@ -136,17 +170,33 @@ class GangPlacer(Placer):
             attempt.gang = seen
             if not attempt.reasons_at_failure:
                 attempt.reasons_at_failure, attempt.rules = why.reasons_at_failure, why.rules
+        return {key: first + i for i, key in enumerate(programs)}
 
-    def _take_back(self, trial: _Trial) -> None:
+    def _take_back(self, trial: Trial) -> None:
         """Take off the snapshot and the counters what the kernel placed. Cost: O(pods)."""
-        tried, programs, placed, versions, _ = trial
-        counters, groups = self._slots.counters, self._slots.groups
         rows: dict[GroupKey, list[int]] = {}
         devices: dict[GroupKey, list[int]] = {}
-        for (_, group), row, bits in zip(tried, placed.row.tolist(), placed.devices.tolist(), strict=True):
+        placed = trial.placed
+        for (_, group), row, bits in zip(
+            trial.tried, placed.row.tolist(), placed.devices.tolist(), strict=True
+        ):
             if row >= 0:
                 rows.setdefault(group.key, []).append(row)
                 devices.setdefault(group.key, []).append(bits)
+        self._undo(rows, devices, trial.programs, trial.versions)
+
+    def _undo(
+        self,
+        rows: Mapping[GroupKey, list[int]],
+        devices: Mapping[GroupKey, list[int]],
+        programs: Mapping[GroupKey, Program],
+        versions: np.ndarray,
+    ) -> None:
+        """Take pods of some groups off these rows again, with their devices (bits).
+
+        The counters had these versions before.
+        """
+        counters, groups = self._slots.counters, self._slots.groups
         for key, on in rows.items():
             program = programs[key]
             count = groups.add_count[program.slot]
@@ -171,4 +221,4 @@ class GangPlacer(Placer):
                 entry = self._state.pods[key]
                 result.verdicts.append(Failure(entry.spec, entry.arrival, attempts[group.key]))
         self._queue.tried(key for key, _ in members)
-        self._queue.gangs.park(gang, self._at_ms, placed_any=False, is_short=True)
+        self._let_rest(gang, is_last=True, is_short=True)

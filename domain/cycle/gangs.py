@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
+import numpy as np
+
 from domain.cycle.dues import Dues, backoff_ends_ms
 from domain.cycle.groups import GroupKey, Line, Tried, WaitingGroup
 from domain.cycle.turns import Candidate, Works
@@ -57,6 +59,8 @@ class Gang:
         The members that have a node and count.
     elsewhere_count : int
         Members that have a node, of shards of other workers: they do not count.
+    promised_count : int
+        Members to which a node is promised. While there are any, none of those that wait is tried.
     reason : str
         Why none of those that wait is tried: a code, "" where they are.
     is_parked, is_woken, failures, due_ms
@@ -76,7 +80,7 @@ class Gang:
         self.spec: PodGroup | None = None
         self.placed: list[PodEntry] = []
         self.reason = ""
-        self.priority = self.arrival = self.waiting_count = self.elsewhere_count = 0
+        self.priority = self.arrival = self.waiting_count = self.elsewhere_count = self.promised_count = 0
         self.is_parked = self.is_woken = False
         self.failures = self.due_ms = 0
         self.failing_since_ms: int | None = None
@@ -97,6 +101,12 @@ class Gang:
     def lacking_count(self) -> int:
         """How many more members must find a node, so that any may keep it."""
         return 0 if self.spec is None else self.spec.min_member - len(self.placed)
+
+    @property
+    def lowest_priority(self) -> int:
+        """The lowest priority of its pods: pods below it may have to leave for any of them."""
+        placed = (entry.spec.template.priority for entry in self.placed)
+        return min(chain((group.template.priority for group in self.ready), placed))
 
     @property
     def shape(self) -> tuple[object, ...]:
@@ -122,6 +132,8 @@ class Gang:
         assert content is None or isinstance(content, PodGroup)
         self.spec = content
         self.placed, self.elsewhere_count = state.index.gangs.placed(self.key, state.pods, state.own)
+        promised = state.nominations.of_gang(self.key)
+        self.promised_count = sum(state.is_own_promise(each) for each in promised)
         self.groups = {key: group for key, group in self.groups.items() if group.lines}
         ready = self.ready
         self.waiting_count = sum(group.pods_count for group in ready)
@@ -135,6 +147,8 @@ class Gang:
     def _why_not(self) -> str:
         if self.spec is None:
             return "gang-unknown"
+        if self.promised_count:
+            return "gang-promised"
         if self.waiting_count > gang_members_max:
             return "gang-too-large"
         return "gang-incomplete" if self.waiting_count < self.lacking_count else ""
@@ -149,7 +163,7 @@ class Gang:
             name=self.key,
             min_member=spec.min_member,
             placed_count=len(self.placed),
-            waiting_count=self.waiting_count,
+            waiting_count=self.waiting_count + self.promised_count,
             found_count=found_count,
             missing=missing,
             domain=domain,
@@ -298,8 +312,12 @@ class Gangs:
         return gang is not None and gang.is_woken and gang.due_ms == due_ms
 
 
-def lacking(gang: Gang, state: ClusterState, snapshot: Snapshot) -> Mapping[str, int]:
+def lacking(
+    gang: Gang, state: ClusterState, snapshot: Snapshot, freed: np.ndarray | None = None
+) -> Mapping[str, int]:
     """Return what is not free of the least resources of a gang; its own pods take nothing away from it.
+
+    ``freed`` int64[R, N], if given, counts as free, too.
 
     Source: the coscheduling plugin of scheduler-plugins (``CheckClusterResource``). Cost: O(nodes) for each
     resource, nothing where the PodGroup names none.
@@ -312,16 +330,26 @@ def lacking(gang: Gang, state: ClusterState, snapshot: Snapshot) -> Mapping[str,
         if entry.node in state.table.rows:
             own.update({**entry.spec.template.requests, PODS: 1})
     needed = {**gang.spec.min_resources, PODS: gang.spec.min_member}
-    short = {name: amount - own[name] - _free(state, snapshot, name) for name, amount in needed.items()}
+    short = {
+        name: amount - own[name] - _free(state, snapshot, name, freed) for name, amount in needed.items()
+    }
     return {name: amount for name, amount in short.items() if amount > 0}
 
 
-def _free(state: ClusterState, snapshot: Snapshot, name: str) -> int:
+def _free(state: ClusterState, snapshot: Snapshot, name: str, freed: np.ndarray | None) -> int:
     column, columns = state.resources.column(name), snapshot.columns
     if column == NOWHERE:
         return 0
     count = int(columns.rows_count[0])
-    return sum((columns.allocatable[column, :count] - columns.requested[column, :count]).tolist())
+    free = columns.allocatable[column, :count] - columns.requested[column, :count]
+    return sum((free if freed is None else free + freed[column, :count]).tolist())
+
+
+def min_member_of(state: ClusterState, gang: str) -> int | None:
+    """Return how many pods of a gang must have a node; None: there is no such PodGroup."""
+    namespace, _, name = gang.partition("/")
+    known = state.config.known.get((POD_GROUP, namespace, name))
+    return known.content.min_member if known is not None and isinstance(known.content, PodGroup) else None
 
 
 def codes_of(short: Mapping[str, int]) -> Sequence[str]:

@@ -13,28 +13,23 @@ from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from domain.cycle.gang_placer import GangPlacer
 from domain.cycle.gangs import Gang
 from domain.cycle.groups import GroupKey, Tried
-from domain.cycle.picked import Specs, part_of, with_devices
+from domain.cycle.picked import part_of
 from domain.cycle.preemption import NEVER, Decided, Planned, Preemptor
 from domain.cycle.preemption import Nominated as Counted
 from domain.cycle.program import Program
+from domain.cycle.promised_placer import PromisedPlacer
 from domain.cycle.turns import plan_work
 from domain.cycle.unheeded import Unheeded
-from domain.cycle.verdicts import Placement, Preemption
+from domain.cycle.verdicts import Preemption
 from domain.kernels import arrays as kernel
-from domain.kernels.nominated import place_nominated
-from domain.model.decisions import Attempt
 from domain.model.limits import cycle_work_max
 from domain.model.pods import DEFAULT_PROFILE, PodTemplate
 from domain.plugins.registry import ProfilePlan
 from domain.state.budgets import Budgets
-from domain.state.changes import NominationEnded
 from domain.state.nominations import Nomination
-from domain.state.steps import Assumed, Cleared, Nominated
+from domain.state.steps import Nominated
 
 _PROGRAMS_MIN = 16
 """A call that begins where one stopped compiles so many groups, and each further one twice as many."""
@@ -43,20 +38,19 @@ _PROGRAMS_MIN = 16
 def may_preempt(template: PodTemplate, lowest_priority: int) -> bool:
     """Say whether pods of a template may let others go, where the lowest priority of any pod is this.
 
-    The pods of a gang may not: one that did would have a node for itself.
+    Those of a gang do so together (``GangPreemptingPlacer``).
     """
     return (
         template.profile == DEFAULT_PROFILE
         and template.preemption_policy != NEVER
         and template.priority > lowest_priority
-        and not template.gang
     )
 
 
 class Preempting(NamedTuple):
     """What a placer needs to know of preemption.
 
-    ``plans`` are the profiles in force, ``tries`` the nominations of own pods whose nodes changed. Without
+    ``plans`` are the profiles in force, ``tries`` what is to be tried, as of ``to_try``. Without
     ``preempts`` nobody is evicted; what is promised is kept, for ``promise_ms`` of log time. ``reserved`` is
     the pod that has a reservation (``Reserving``), or "".
     """
@@ -71,29 +65,26 @@ class Preempting(NamedTuple):
     reserved: str = ""
 
 
-class PreemptingPlacer(GangPlacer):
-    """Tries the candidates of one cycle, and pods on the nodes that are promised to them."""
+class PreemptingPlacer(PromisedPlacer):
+    """Tries the candidates of one cycle, and promises nodes to those that find none."""
 
     def __init__(self, *of: Any, seed: int, at_ms: int, preempting: Preempting) -> None:
-        super().__init__(*of, seed=seed, at_ms=at_ms)
-        self._plans, self._preemptor, self._budgets = preempting[:3]
-        self._preempts, self._promise_ms, self._unheeded, self._reserved = preempting[4:]
-        self._tries = sorted(preempting.tries, key=self._order)
-        self._out: dict[str, Nomination] = {}
+        of_promised: dict[str, Any] = {"plans": preempting.plans, "reserved": preempting.reserved}
+        super().__init__(*of, seed=seed, at_ms=at_ms, **of_promised)
+        self._preemptor, self._budgets = preempting.preemptor, preempting.budgets
+        self._preempts, self._promise_ms = preempting.preempts, preempting.promise_ms
+        self._unheeded = preempting.unheeded
+        self._tries = preempting.tries
         self._work_left = cycle_work_max
         self._paid: set[GroupKey] = set()  # groups whose namespaces paid for a plan when they were drawn
         self._willing: set[GroupKey] = set()  # those of a call that may preempt, if there is work left
 
-    def _order(self, nomination: Nomination) -> tuple[int, int]:
-        return -nomination.priority, self._state.pods[nomination.key].arrival
-
     # ------------------------------------------------------------------------------------------- bands
 
     def place_gang(self, gang: Gang) -> None:
-        """Place a gang; what is promised to pods of lower priority than all of its members is not kept."""
-        lowest = min(group.template.priority for group in gang.ready)
+        """Place a gang; what is promised to pods of lower priority than all of its pods is not kept."""
         known = self._state.nominations.entries.values()
-        self._hold([each for each in known if each.priority < lowest], -1)
+        self._hold([each for each in known if each.priority < gang.lowest_priority], -1)
         super().place_gang(gang)
         self._put_back(None)
 
@@ -129,125 +120,6 @@ class PreemptingPlacer(GangPlacer):
             self._put_back(floor)
         self._put_back(None)
 
-    def _put_back(self, floor: int | None) -> None:
-        """Count again what was taken out of no lower priority than ``floor``; None: all of it."""
-        self._hold([e for e in self._out.values() if floor is None or e.priority >= floor], 1)
-
-    def _hold(self, nominations: Sequence[Nomination], sign: int) -> None:
-        """Count in the snapshot what nominations ask for (1), or take it out (-1)."""
-        if not self._snapshot.reserve(len(nominations)):
-            self._slots.void()
-        rows = self._state.table.rows
-        for each in nominations:
-            if each.node in rows:
-                columns, values = self._state.nominations.amounts(each)
-                self._snapshot.hold(rows[each.node], columns, values, sign)
-            if sign < 0:
-                self._out[each.key] = each
-            else:
-                self._out.pop(each.key, None)
-
-    # -------------------------------------------------------------------------------------- own nodes
-
-    def _try(self, tries: Sequence[Nomination]) -> None:
-        """Try pods on the nodes that are promised to them, as many at a time as have slots."""
-        known = self._state.nominations.entries
-        tries = [each for each in tries if known.get(each.key) is each]  # not who was outbid in this cycle
-        done = 0
-        while done < len(tries):
-            programs: dict[GroupKey, Program] = {}
-            self._slots.start_call()
-            end = done
-            while end < len(tries) and self._compile_one(tries[end], programs):
-                end += 1
-            self._try_some(tries[done:end], programs)
-            done = max(end, done + 1)
-
-    def _compile_one(self, nomination: Nomination, programs: dict[GroupKey, Program]) -> bool:
-        key = self._group_of(nomination)
-        if key in programs:
-            return True
-        plan, entry = self._plans.get(nomination.template.profile), self._state.pods[nomination.key]
-        if plan is None:
-            return False
-        program = self._slots.program(key, key[0], nomination.template, plan, entry.pod_class)
-        if program is not None:
-            programs[key] = program
-        return program is not None
-
-    def _group_of(self, nomination: Nomination) -> GroupKey:
-        pod_class = self._state.pods[nomination.key].pod_class
-        return nomination.signature, 0 if pod_class is None else pod_class.number
-
-    def _try_some(self, tries: Sequence[Nomination], programs: Mapping[GroupKey, Program]) -> None:
-        if not tries:
-            return
-        self._hold(tries, -1)
-        if not self._snapshot.reserve(len(tries)):
-            self._slots.void()
-        state, table = self._state, self._state.table
-        slots = np.array([programs[self._group_of(each)].slot for each in tries], dtype=np.int32)
-        rows = np.array([table.rows[each.node] for each in tries], dtype=np.int32)
-        placed = np.zeros(len(tries), dtype=np.uint8)
-        devices = np.zeros(len(tries), dtype=np.int32)
-        effects = self._slots.counters.effects.arrays(
-            [(p.slot, p.pod_class) for p in programs.values()], len(self._slots.groups.salt)
-        )
-        place_nominated(
-            self._snapshot.columns, self._slots.groups, self._slots.bounds, self._snapshot.changes,
-            self._slots.counters.arrays, effects, slots, rows, placed, devices,
-        )  # fmt: skip
-        specs = with_devices(state.pods, [each.key for each in tries], rows, devices)
-        kept = [each for each, is_placed in zip(tries, placed.tolist(), strict=True) if is_placed]
-        self._keep(kept, programs, specs)
-        for each in kept:
-            del self._out[each.key]
-        self._note_ended(state.apply(Assumed([each.key for each in kept], rows[placed != 0], specs)))
-        failed = [each for each, is_placed in zip(tries, placed.tolist(), strict=True) if not is_placed]
-        waits = state.nominations.waits_for_any
-        hopeless = [each for each in failed if each.key != self._reserved and not waits(each.node)]
-        for each in hopeless:
-            del self._out[each.key]
-        self._note_ended(state.apply(Cleared([each.key for each in hopeless], "no-room")))
-        self._hold([each for each in failed if each.key in self._out], 1)
-        self._snapshot.caught_up()
-
-    def _keep(self, kept: Sequence[Nomination], programs: Mapping[GroupKey, Program], specs: Specs) -> None:
-        """Note the placements of pods that got what was promised to them."""
-        result, versions = self.result, dict[str, int]()
-        attempts: dict[GroupKey, int] = {}
-        for each in kept:
-            key, node = self._group_of(each), each.node
-            if key not in attempts:
-                attempts[key] = len(result.attempts)
-                self._note_attempt(programs[key], key, attempts[key])
-            attempt = result.attempts[attempts[key]]
-            attempt.pods_count += 1
-            attempt.bound_count += 1
-            versions[node] = versions.get(node, self._state.nodes[node].version) + 1
-            entry = self._state.pods[each.key]
-            pod = specs.get(each.key) or entry.spec
-            result.verdicts.append(
-                Placement(pod, entry.arrival, attempts[key], node, versions[node], 0.0, is_promised=True)
-            )
-
-    def _note_attempt(self, program: Program, key: GroupKey, number: int) -> None:
-        profile = program.plan.profile
-        self.result.attempts.append(
-            Attempt(
-                signature=key[0],
-                profile=profile.name,
-                profile_revision=profile.revision,
-                seed=self._seed,
-                generation=self._snapshot.generation,
-                looked_at_ms=self._at_ms,
-                nodes_count=self._state.table.count,
-                feasible_count=1,
-                warnings=program.warnings,
-            )
-        )
-        self._note_rules(program, number)
-
     # ------------------------------------------------------------------------------------- preemption
 
     def _let_stop(
@@ -259,7 +131,11 @@ class PreemptingPlacer(GangPlacer):
             for _, group in tried:
                 group.is_patient = group.key not in willing
         self._willing = {
-            key for key in willing if self._preempts and may_preempt(programs[key].template, lowest)
+            key
+            for key in willing
+            if self._preempts
+            and may_preempt(programs[key].template, lowest)
+            and not programs[key].template.gang
         }
         for key in self._willing if self._work_left > 0 else self._willing & self._paid:
             placed.stops[programs[key].slot] = 1
@@ -352,14 +228,17 @@ class PreemptingPlacer(GangPlacer):
     def _planned(self, program: Program, count: int, without: Collection[str]) -> list[Planned]:
         """Plan for equal pods, as far as they may have what is planned."""
         state = self._state
-        decided, outbid = self._decided(program)
+        decided, outbid = self._decided(program.template.priority)
         planned = self._preemptor.plan(program, count, decided, without).planned
         foreign = {victim for victim, by in outbid.items() if not state.is_own_promise(by)}
         return list(itertools.takewhile(lambda plan: foreign.isdisjoint(plan.victims), planned))
 
-    def _decided(self, program: Program, but: str = "") -> tuple[Decided, dict[str, Nomination]]:
-        """Return what is decided already, but for one promise; and who leaves for pods that are outbid."""
-        state, priority = self._state, program.template.priority
+    def _decided(self, priority: int, but: str = "") -> tuple[Decided, dict[str, Nomination]]:
+        """Return what is decided already for pods of a priority, but for one promise.
+
+        And who leaves for pods that are outbid.
+        """
+        state = self._state
         known = state.nominations.entries
         self._budgets.sync()
         promised = [
@@ -372,15 +251,15 @@ class PreemptingPlacer(GangPlacer):
         outbid = {victim: known[by] for victim, by in evicted.items() if known[by].priority < priority}
         return Decided(self._budgets, evicted.keys() - outbid.keys(), promised), outbid
 
-    def _promise(self, key: str, plan: Planned, attempt: int, lasts_ms: int = 0) -> None:
+    def _promise(
+        self, key: str, plan: Planned, attempt: int, lasts_ms: int = 0, below: int | None = None
+    ) -> None:
         state, nominations = self._state, self._state.nominations
         entry = state.pods[key]
         victims = tuple(state.pods[victim].spec for victim in plan.victims)
         expires_ms = self._at_ms + (lasts_ms or self._promise_ms)
-        for change in state.apply(Nominated(key, plan.node, plan.victims, self._at_ms, expires_ms)):
-            assert isinstance(change, NominationEnded)
-            self._out.pop(change.pod.key, None)
-            self._note_ended((change,))
+        ended = state.apply(Nominated(key, plan.node, plan.victims, self._at_ms, expires_ms, below))
+        self._let_go(ended)
         if not self._snapshot.reserve(1):
             self._slots.void()
         self._snapshot.hold(plan.row, *nominations.amounts(nominations.entries[key]), 1)

@@ -47,6 +47,9 @@ class Weight(NamedTuple):
     earliest_start_ms: int | None
 
 
+NO_VICTIMS = Weight(0, None, 0, 0, None)
+
+
 class Planned(NamedTuple):
     """Where one pod goes once its victims, the most important first, are gone. There may be none."""
 
@@ -80,9 +83,9 @@ class Plans(NamedTuple):
 def may_preempt(pod: PodSpec, nodes: Mapping[str, NodeEntry], hopeless: Collection[str] = ()) -> bool:
     """Say whether a pod may preempt if it finds no node.
 
-    It may not where its policy is ``Never`` or it is in a gang, nor while a pod of lower priority leaves the
-    node that a scheduler promised it; but for a node that is among the ``hopeless``, which refuse it whatever
-    leaves.
+    It may not where its policy is ``Never``, nor by itself where it is in a gang, nor while a pod of lower
+    priority leaves the node that a scheduler promised it; but for a node that is among the ``hopeless``,
+    which refuse it whatever leaves.
     Source: kube-scheduler, PodEligibleToPreemptOthers.
     """
     if pod.template.preemption_policy == NEVER or pod.template.gang:
@@ -136,6 +139,12 @@ class Preemptor:
         self._victims.void(each.node for each in planned)
         nodes_count = int(self._snapshot.columns.rows_count[0])
         return Plans(planned, trial.candidates_count, nodes_count - trial.kept_count, best)
+
+    def freed(self, below: int, decided: Decided) -> np.ndarray:
+        """Return int64[R, N]: what pods of lower priority hold of each row, and those that leave it."""
+        self._victims.sync(decided.claimed, decided.budgets)
+        freed: np.ndarray = self._victims.arrays.gone + self._victims.band(below).sums
+        return freed
 
     def could_hold(self, program: Program, decided: Decided, node: str, below: int) -> tuple[bool, bool]:
         """Say whether any node has room for a pod, and whether one could have it; see ``plan``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from domain.model.limits import dying_seconds_max
 from domain.state.cluster import ClusterState
@@ -10,20 +10,55 @@ from domain.state.nominations import Nomination
 
 
 def run_out(state: ClusterState, now_ms: int) -> list[Nomination]:
-    """Return the nominations of own pods whose time is over."""
+    """Return the nominations of own pods whose time is over; those of a gang are over together."""
     known = state.nominations
-    expired = [known.entries[key] for key in known.expired(now_ms)]
-    return [each for each in expired if state.is_own_promise(each) and not _is_kept(state, each, now_ms)]
+    together: dict[tuple[str, str], list[Nomination]] = {}
+    for each in map(known.entries.__getitem__, known.expired(now_ms)):
+        if state.is_own_promise(each):
+            gang = each.template.gang
+            together.setdefault((gang, "" if gang else each.key), []).append(each)
+    return [each for some in together.values() if not _are_kept(state, some, now_ms) for each in some]
 
 
-def _is_kept(state: ClusterState, nomination: Nomination, now_ms: int) -> bool:
-    """Say whether a nomination stays beyond its time: the last victim just left, or takes time to end."""
-    evicted = state.nominations.evicted
-    left = [each.key for each in nomination.victims if evicted.get(each.key) == nomination.key]
-    if not left:
-        return state.table.rows.get(nomination.node) in state.improved_rows  # it is tried in this cycle
+def _are_kept(state: ClusterState, nominations: Sequence[Nomination], now_ms: int) -> bool:
+    """Say whether nominations stay beyond their time: the last victim just left, or takes time to end."""
+    left = [key for each in nominations for key in left_for(state, each)]
+    if not left:  # they are tried in this cycle
+        return any(state.table.rows.get(each.node) in state.improved_rows for each in nominations)
     is_dying = any(state.pods[key].spec.terminating for key in left)
-    return is_dying and now_ms < nomination.at_ms + dying_seconds_max * 1_000
+    return is_dying and now_ms < nominations[0].at_ms + dying_seconds_max * 1_000
+
+
+def left_for(state: ClusterState, nomination: Nomination) -> list[str]:
+    """Return the keys of the victims that have not left yet."""
+    evicted = state.nominations.evicted
+    return [each.key for each in nomination.victims if evicted.get(each.key) == nomination.key]
+
+
+def to_try(state: ClusterState, nominations: Iterable[Nomination]) -> list[Nomination]:
+    """Return those of some nominations that are of own pods, the most urgent first.
+
+    The least urgent one of a gang stands for all of it.
+    """
+    tries: dict[str, Nomination] = {}
+    for each in nominations:
+        if state.is_own_promise(each):
+            last = max(mates_of(state, each), key=lambda mate: urgency(state, mate))
+            tries[last.key] = last
+    return sorted(tries.values(), key=lambda each: urgency(state, each))
+
+
+def mates_of(state: ClusterState, nomination: Nomination) -> list[Nomination]:
+    """Return the nominations of own pods of the same gang; of a pod without one, its own."""
+    gang = nomination.template.gang
+    if not gang:
+        return [nomination]
+    return [each for each in state.nominations.of_gang(gang) if state.is_own_promise(each)]
+
+
+def urgency(state: ClusterState, nomination: Nomination) -> tuple[int, int]:
+    """Return what orders nominations: the priority of the pod, the highest first, and its arrival."""
+    return -nomination.priority, state.pods[nomination.key].arrival
 
 
 def promised_on(state: ClusterState, rows: Iterable[int]) -> list[Nomination]:

@@ -8,9 +8,9 @@ when the node can hold it no longer. A restart forgets that it is one; it ends w
 
 from __future__ import annotations
 
+from domain.cycle.gang_preempting import GangPreemptingPlacer
 from domain.cycle.groups import GroupKey, WaitingGroup
-from domain.cycle.preempting import PreemptingPlacer
-from domain.cycle.preemption import Planned, Weight
+from domain.cycle.preemption import NO_VICTIMS, Planned
 from domain.cycle.program import Program
 from domain.cycle.queue import Queue
 from domain.model.limits import reservation_lasts_seconds, reservation_look_ms, reservation_tries_max
@@ -19,10 +19,8 @@ from domain.model.timestamps import NEVER_MS
 from domain.state.cluster import ClusterState
 from domain.state.steps import Cleared
 
-_NO_VICTIMS = Weight(0, None, 0, 0, None)
 
-
-class ReservingPlacer(PreemptingPlacer):
+class ReservingPlacer(GangPreemptingPlacer):
     """Tries the candidates of one cycle; keeps a node free for a pod, and no longer than that is of use."""
 
     def reserve(self, key: str, group: WaitingGroup) -> bool:
@@ -34,12 +32,13 @@ class ReservingPlacer(PreemptingPlacer):
         if program is None:
             return False
         below = group.template.priority + 1
-        planned = self._preemptor.plan(program, 1, self._decided(program)[0], below=below).planned
+        decided, _ = self._decided(program.template.priority)
+        planned = self._preemptor.plan(program, 1, decided, below=below).planned
         if not planned or not planned[0].victims:  # with room it is tried in its turn
             return False
         attempt = len(self.result.attempts)
         self.result.attempts.append(group.attempt.again(0, self._snapshot.generation))
-        plan = Planned(planned[0].row, planned[0].node, (), _NO_VICTIMS)
+        plan = Planned(planned[0].row, planned[0].node, (), NO_VICTIMS)
         self._promise(key, plan, attempt, reservation_lasts_seconds * 1_000)
         return True
 
@@ -53,13 +52,12 @@ class ReservingPlacer(PreemptingPlacer):
         (program,) = programs.values()
         self._hold([nomination], -1)
         fits, could = self._preemptor.could_hold(
-            program, self._decided(program, key)[0], nomination.node, nomination.priority + 1
+            program, self._decided(nomination.priority, key)[0], nomination.node, nomination.priority + 1
         )
         if could and not fits:
             self._hold([nomination], 1)
         else:
-            del self._out[key]
-            self._note_ended(self._state.apply(Cleared([key], "elsewhere" if fits else "not-held")))
+            self._let_go(self._state.apply(Cleared([key], "elsewhere" if fits else "not-held")))
         self._snapshot.caught_up()
 
 

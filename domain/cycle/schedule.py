@@ -17,9 +17,9 @@ from domain.cycle.excluded import Excluded
 from domain.cycle.gang_placer import GangPlacer
 from domain.cycle.homes import Homes
 from domain.cycle.preempting import Preempting, may_preempt
-from domain.cycle.preemption import Preemptor
+from domain.cycle.preemption import Planned, Preemptor
 from domain.cycle.profiles import Profiles
-from domain.cycle.promises import promised_on, run_out
+from domain.cycle.promises import left_for, promised_on, run_out, to_try
 from domain.cycle.queue import Queue
 from domain.cycle.reserving import Reserving, ReservingPlacer
 from domain.cycle.slots import GroupSlots
@@ -334,11 +334,21 @@ class Scheduler:
             self._reserving.look(self.queue, placer, passed_ms)
         return placer.result
 
+    def plan_gang(self, name: str) -> dict[str, Planned]:
+        """Return nodes and victims, by pod, of a gang that waits, as if it preempted now."""
+        gang = self.queue.gangs.known.get(name)
+        if gang is None or gang.reason:
+            return {}
+        self.sync()
+        return self._preempting((), 0, preempts=True).plan_gang(gang)
+
     def _expire(self, now_ms: int) -> list[NominationEnded]:
         """End the nominations of own pods whose time is over."""
         over = run_out(self.state, now_ms)
-        for each in [each for each in over if each.victims]:
-            self._unheeded.note(each.key, each.node, now_ms, self._promise_ms)
+        for each in over:
+            if each.victims or each.template.gang:  # of a gang others may have no node the next time
+                node = each.node if left_for(self.state, each) else ""
+                self._unheeded.note(each.key, node, now_ms, self._promise_ms)
         changes = self.state.apply(Cleared([each.key for each in over], "expired")) if over else ()
         self._follow(changes)
         return [each for each in changes if isinstance(each, NominationEnded)]
@@ -348,27 +358,31 @@ class Scheduler:
         if nominations and not self._snapshot.reserve(len(nominations)):
             self._slots.void()
         for each in nominations:
-            row = self.state.table.rows[each.node]
-            self._snapshot.hold(row, *self.state.nominations.amounts(each), sign)
+            amounts = self.state.nominations.amounts(each)
+            self._snapshot.hold(self.state.table.rows[each.node], *amounts, sign)
 
     def _placer(self, changed: Sequence[Nomination], now_ms: int, passed_ms: int) -> GangPlacer:
         """Return who places the pods of a cycle; ``changed`` are nominations on nodes that changed."""
-        of = (self.state, self.queue, self._snapshot, self._slots, self._view)
         is_plain = not (self._preempts or self.state.nominations.entries)
         if is_plain and not self._reserving.is_due(self.queue, passed_ms):
+            of = (self.state, self.queue, self._snapshot, self._slots, self._view)
             return GangPlacer(*of, seed=self.seed, at_ms=now_ms)
+        return self._preempting(changed, now_ms, preempts=self._preempts)
+
+    def _preempting(self, changed: Sequence[Nomination], now_ms: int, *, preempts: bool) -> ReservingPlacer:
         if self._budgets is None:
             self._budgets = Budgets(self.state, self.state.nominations.evicted)
         preempting = Preempting(
             plans=self.profiles.plans,
             preemptor=self._preemptor,
             budgets=self._budgets,
-            tries=[each for each in changed if self.state.is_own_promise(each)],
-            preempts=self._preempts,
+            tries=to_try(self.state, changed),
+            preempts=preempts,
             promise_ms=self._promise_ms,
             unheeded=self._unheeded,
             reserved=self._reserving.key,
         )
+        of = (self.state, self.queue, self._snapshot, self._slots, self._view)
         return ReservingPlacer(*of, seed=self.seed, at_ms=now_ms, preempting=preempting)
 
     def sync(self) -> None:

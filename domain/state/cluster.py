@@ -360,7 +360,8 @@ class ClusterState(Restorable):
             self.index.renew(entry, msgspec.structs.replace(entry.spec, node_name=""))
         entry.arrival = self._next_arrival
         self._next_arrival += 1
-        return (BindUndone(entry.spec, event.node, self._occupancy.version_of(event.node), entry.arrival),)
+        undone = BindUndone(entry.spec, event.node, self._occupancy.version_of(event.node), entry.arrival)
+        return (*self._nominating.lack(entry.spec.template.gang), undone)
 
     def _miss(self, key: str, uid: str, version: int | None, reason: str = "known") -> Change:
         """Remember a pod that was gone before it was known. Cost: O(1)."""
@@ -373,6 +374,7 @@ class ClusterState(Restorable):
         pod, node = entry.spec, entry.node
         ended = self._nominating.end_of(pod, "released")
         if node:
+            ended += self._nominating.lack(pod.template.gang)
             self._occupancy.unplace(entry)
         self._known.leave(entry)
         newest = newer_of(resource_version, pod.resource_version)

@@ -47,6 +47,7 @@ class Nomination(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _uid = attrgetter("uid")
+_uid_and_shard = attrgetter("uid", "shard")  # the order of the ledger, in which a restart knows them
 
 
 class Nominations:
@@ -69,6 +70,7 @@ class Nominations:
         self._on: dict[str, dict[str, Nomination]] = {}
         self.entries: dict[str, Nomination] = {}
         self._keys: dict[str, list[str]] = {}  # by the uid of waiting pods
+        self._gangs: dict[str, dict[str, Nomination]] = {}
         self.evicted: dict[str, str] = {}
         self.expires_next_ms = 0  # no nomination expires before it
 
@@ -80,6 +82,10 @@ class Nominations:
         """Return the nominations of a node."""
         return list(self._on.get(node, {}).values())
 
+    def of_gang(self, gang: str) -> list[Nomination]:
+        """Return the nominations of pods of a gang, by uid; "" is no gang."""
+        return sorted(self._gangs.get(gang, {}).values(), key=_uid_and_shard)
+
     def add(self, nomination: Nomination, evicted: Iterable[Victim]) -> None:
         """Promise a node; of the victims ``evicted`` are still there."""
         key, node = nomination.key, nomination.node
@@ -88,6 +94,8 @@ class Nominations:
         self.expires_next_ms = earliest
         self.entries[key] = self._on.setdefault(node, {})[key] = nomination
         self._keys.setdefault(nomination.uid, []).append(key)
+        if gang := nomination.template.gang:
+            self._gangs.setdefault(gang, {})[key] = nomination
         self.evicted.update((victim.key, key) for victim in evicted)
         self._count(nomination, 1)
 
@@ -102,6 +110,10 @@ class Nominations:
         del here[key]
         if not here:
             del self._on[nomination.node]
+        if gang := nomination.template.gang:
+            del self._gangs[gang][key]
+            if not self._gangs[gang]:
+                del self._gangs[gang]
         self._count(nomination, -1)
         left = [victim for victim in nomination.victims if self.evicted.get(victim.key) == key]
         left.sort(key=_uid)  # in the order of the ledger, in which a restart knows them
@@ -166,6 +178,10 @@ class Nominations:
 
     def amounts(self, nomination: Nomination) -> tuple[np.ndarray, np.ndarray]:
         """Return what a pod would occupy: columns int32[K] and values int64[K]."""
-        vector = self._sums.vector_of(nomination.signature, nomination.template)
+        return self.amounts_of(nomination.signature, nomination.template)
+
+    def amounts_of(self, signature: bytes, template: PodTemplate) -> tuple[np.ndarray, np.ndarray]:
+        """Return what a pod of a template would occupy, as ``amounts``."""
+        vector = self._sums.vector_of(signature, template)
         count = len(vector.columns) - vector.recent_count
         return vector.columns[:count], vector.values[:count]

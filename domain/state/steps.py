@@ -26,13 +26,17 @@ class Forgotten(msgspec.Struct, frozen=True):
 
 
 class Nominated(msgspec.Struct, frozen=True):
-    """A cycle promises a node to the waiting pod ``key``; the pods of ``victims`` (keys) have to leave it."""
+    """A cycle promises a node to the waiting pod ``key``; the pods of ``victims`` (keys) have to leave it.
+
+    What is promised there to pods ``below`` a priority ends; None: below that of the pod.
+    """
 
     key: str
     node: str
     victims: Sequence[str]
     at_ms: int
     expires_ms: int
+    below: int | None = None
 
 
 class Cleared(msgspec.Struct, frozen=True):

@@ -301,6 +301,15 @@ def _show(verdict: Verdict, attempt: Attempt) -> None:
 
 def _show_preemption(verdict: Verdict) -> None:
     """Print who would have to go so that a pod finds a node, and why that node."""
+    if verdict.gang:
+        for each in verdict.evictions:
+            without = f"without {', '.join(each.victims)}" if each.victims else "as it is"
+            _say(f"with its gang it would get {each.node} {without}")
+        if not verdict.evictions and verdict.eligible_to_preempt:
+            echo("its gang could start without it, if pods of lower priority were evicted")
+        elif not verdict.evictions:
+            echo("nobody would be evicted for its gang")
+        return
     if not verdict.feasible and not verdict.eligible_to_preempt:
         echo("it may not preempt, so nobody would be evicted for it")
     if not verdict.evictions:

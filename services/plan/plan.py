@@ -13,8 +13,9 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from domain.cycle.dry_run import with_preemption
+from domain.cycle.dry_run import with_gang_preemption, with_preemption
 from domain.cycle.evaluate import Verdict, evaluate
+from domain.cycle.preemption import Planned as Preempted
 from domain.cycle.schedule import Scheduler
 from domain.cycle.verdicts import Failure, Placement
 from domain.model.decisions import Attempt, Outcome
@@ -95,6 +96,7 @@ class Plan:
         self._notices = Notices()
         self._pods: list[_Given] = []
         self._steps: list[_Step] = []
+        self._gang_plans: dict[str, Mapping[str, Preempted]] = {}
         self._answers: dict[str, tuple[Placement | Failure, Planned]] = {}
 
     @classmethod
@@ -226,9 +228,18 @@ class Plan:
                     verdict = _with_gang(verdict, planned.attempt)
                 assert verdict.node == planned.node, f"{decided.pod.key}: {verdict.node}, {planned.node}"
                 verdict = msgspec.structs.replace(verdict, outcome=planned.outcome)
-                yield with_preemption(verdict, scheduler.state, plan, decided.pod, view)
+                if verdict.gang:
+                    yield with_gang_preemption(verdict, self._gang_plan(verdict.gang.name))
+                else:
+                    yield with_preemption(verdict, scheduler.state, plan, decided.pod, view)
                 if planned.node is not None:
                     _count(scheduler.state, decided.pod.key, planned.node)
+
+    def _gang_plan(self, name: str) -> Mapping[str, Preempted]:
+        """Return what would be promised to a gang that waits, on the cluster as it is in the end."""
+        if name not in self._gang_plans:
+            self._gang_plans[name] = self._scheduler.plan_gang(name)
+        return self._gang_plans[name]
 
     def notices(self, planned: Sequence[Planned]) -> list[str]:
         """Return what the plan does not look at in the objects, a line per code."""

@@ -95,7 +95,7 @@ class BatchBuilder(Decider):
         self._waited: dict[str, tuple[int, int, str | None]] = {}  # bound pods: see CommitBatch
         self.kept: dict[str, Nomination] = {}  # bound pods: what was promised to them
         self.strict: set[str] = set()
-        self._gangs: dict[str, int] = {}  # of which pods were bound: how many must keep their nodes
+        self._gangs: dict[str, int] = {}  # of which pods claim nodes: how many must keep theirs
         self._members: dict[str, list[str]] = {}  # the nodes of these pods
         self._attempts: list[AttemptRows] = []
         self._pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
@@ -285,6 +285,8 @@ class BatchBuilder(Decider):
         self._end_wait(pod)  # its row is written again: it says otherwise where the promise is lost
         self.waiting[pod.key] = (pod, promise.arrival)
         self.strict.add(promise.node)
+        if pod.template.gang:
+            self._members.setdefault(pod.template.gang, []).append(promise.node)
         when = When(self._decided_at_ms(pod), self._came.get(pod.key), self._book.senders[pod.key])
         shards = [self._pods[victim.key].shard for victim in promise.victims]
         nominate(self._decide, promise, attempts[promise.attempt], shard, seq, when, shards)

@@ -93,7 +93,7 @@ def node_claims(state: ClusterState, strict: Set[str]) -> list[NodeClaim]:
 def gangs_placed(
     gangs: Mapping[str, int], members: Mapping[str, Sequence[str]], state: ClusterState
 ) -> list[GangPlaced]:
-    """Return the gangs of which pods were bound, each given with how many of these must keep their nodes."""
+    """Return the gangs of which pods claim nodes, each given with how many of these must keep theirs."""
     nodes = state.nodes
     return [
         GangPlaced(name, gangs.get(name, 0), tuple(nodes[node].ordinal for node in on))

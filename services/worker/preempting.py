@@ -25,6 +25,8 @@ _ENDS = {
     "changed": "the pod asks for something else now",
     "elsewhere": "another node has room now",
     "expired": "its victims did not leave in time",
+    "gang": "another pod of its gang has no node promised any more",
+    "gang-changed": "its gang needs more pods now, or is gone",
     "no-room": "the room that its victims left was taken",
     "node-deleted": "the node was deleted",
     "not-held": "whoever leaves it, it can hold the pod no longer",

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tests.oracle.placing import Oracle
+from tests.oracle.placing import Oracle, OraclePod
+from tests.oracle.preempting import Budget, Candidate, Preemption
 
 
 @dataclass
@@ -74,8 +75,11 @@ def place(oracle: Oracle, gang: Gang) -> Answer:
     return answer
 
 
-def _domains(oracle: Oracle, gang: Gang) -> list[list[str]]:
-    """Return the nodes of each domain that has room in all for the gang, the roomiest first."""
+def _domains(oracle: Oracle, gang: Gang, leaving: Sequence[OraclePod] = ()) -> list[list[str]]:
+    """Return the nodes of each domain that has room in all for the gang, the roomiest first.
+
+    Those have room, too, that would have it without the pods that are ``leaving``.
+    """
     labels = {name: node.spec.labels.get(gang.topology_key) for name, node in oracle.nodes.items()}
     there = {labels[node] for key in gang.placed if (node := oracle.pods[key].node) in labels} - {None}
     count = max(gang.min_member - len(gang.placed), 0)
@@ -90,16 +94,23 @@ def _domains(oracle: Oracle, gang: Gang) -> list[list[str]]:
         shares = []
         for resource, amount in least.items():
             free = sum(max(_free(oracle, name, resource), 0) for name in names)
-            shares.append(-1 if free < amount else int(free / max(amount, 1) * (1 << 20)))
+            could = sum(
+                max(_free(oracle, name, resource) + _held(leaving, name, resource), 0) for name in names
+            )
+            shares.append(-1 if could < amount else int(free / max(amount, 1) * (1 << 20)))
         if min(shares) >= 0 and (not there or value in there):
             found.append((-min(shares), value, names))
     return [names for _, _, names in sorted(found)]
 
 
 def _free(oracle: Oracle, name: str, resource: str) -> int:
-    on_it = [pod.spec.template.requests for pod in oracle.pods.values() if pod.node == name]
-    asked = len(on_it) if resource == "pods" else sum(each.get(resource, 0) for each in on_it)
+    asked = _held(list(oracle.pods.values()), name, resource)
     return oracle.nodes[name].spec.allocatable.get(resource, 0) - asked
+
+
+def _held(pods: Sequence[OraclePod], node: str, resource: str) -> int:
+    on_it = [pod.spec.template.requests for pod in pods if pod.node == node]
+    return len(on_it) if resource == "pods" else sum(each.get(resource, 0) for each in on_it)
 
 
 def _try(oracle: Oracle, gang: Gang, among: Sequence[str] | None) -> Answer:
@@ -132,3 +143,56 @@ def _short(oracle: Oracle, gang: Gang) -> dict[str, int]:
             free["pods"] -= 1
     needed = {**gang.min_resources, "pods": gang.min_member} if gang.min_resources else {}
     return {name: amount - free[name] for name, amount in needed.items() if free[name] < amount}
+
+
+def preempt(oracle: Oracle, gang: Gang, budgets: Sequence[Budget]) -> dict[str, Candidate]:
+    """Return the node and the victims of each member, where nodes are promised to a gang; else nothing.
+
+    Of members on trial those without a node are planned, equal ones together, until ``min_member`` have a
+    node or a plan. Nobody goes for one beyond that, and no pod as important as any of the gang.
+    """
+    mine = [oracle.pods[key] for key in (*gang.members, *gang.placed)]
+    lowest = min(pod.spec.template.priority for pod in mine)
+    freed = [pod for pod in oracle.pods.values() if pod.node and pod.spec.template.priority < lowest]
+    domains: list[Sequence[str] | None] = [None]
+    if gang.topology_key:
+        domains = [*_domains(oracle, gang, freed), *([None] if gang.is_preferred else [])]
+    homes = {pod.spec.key: pod.node for pod in freed}
+    for pod in freed:
+        pod.node = ""
+    short = _short(oracle, gang)
+    for pod in freed:
+        pod.node = homes[pod.spec.key]
+    for among in [] if short else domains:
+        promised = _promised(oracle, gang, budgets, among, lowest)
+        if len(gang.placed) + len(promised) >= gang.min_member:
+            return promised
+    return {}
+
+
+def _promised(
+    oracle: Oracle, gang: Gang, budgets: Sequence[Budget], among: Sequence[str] | None, lowest: int
+) -> dict[str, Candidate]:
+    """Return what is promised to members in one domain, or anywhere; the cluster stays as it is."""
+    found: dict[str, Candidate] = {}
+    missing: dict[object, list[OraclePod]] = {}
+    for key in sorted(gang.members, key=lambda key: -oracle.pods[key].spec.template.priority):
+        pod = oracle.pods[key]
+        pod.node = oracle.look(pod, among).node or ""
+        if pod.node:
+            found[key] = Candidate(pod.node, [], 0)
+        else:
+            missing.setdefault((pod.spec.signature, tuple(pod.spec.labels.items())), []).append(pod)
+    left = [replace(budget) for budget in budgets]
+    planner = Preemption(oracle, left, below=lowest, among=among)
+    planned: dict[str, Candidate] = {}
+    for equals in missing.values():
+        for pod in equals:
+            if len(gang.placed) + len(found) + len(planned) >= gang.min_member:
+                break
+            if (candidate := planner.nominate(pod)) is None:
+                break
+            planned[pod.spec.key] = candidate
+    for key in found:
+        oracle.pods[key].node = ""
+    return found | planned if planned else {}  # else it waits for its least resources alone

@@ -91,11 +91,16 @@ class Preemption:
         budgets: Sequence[Budget] = (),
         claimed: Collection[str] = (),
         nominated: Sequence[tuple[str, str]] = (),
+        *,
+        below: int | None = None,
+        among: Sequence[str] | None = None,
     ) -> None:
         self.oracle = oracle
         self.budgets = budgets
         self.claimed = set(claimed)
         self.nominated = list(nominated)  # key of a waiting pod, node
+        self.below = below  # the priority below which pods go; None: that of the pod
+        self.among = among  # these nodes alone, if it is not None
 
     @contextmanager
     def claims_gone(self) -> Iterator[None]:
@@ -121,8 +126,9 @@ class Preemption:
 
     def on_node(self, pod: OraclePod, node: str) -> Candidate | None:
         """Return the victims on one node; None: it would not help."""
+        below = priority_of(pod) if self.below is None else self.below
         lower = by_importance(
-            [o for o in self.oracle.pods.values() if o.node == node and priority_of(o) < priority_of(pod)]
+            [o for o in self.oracle.pods.values() if o.node == node and priority_of(o) < below]
         )
         for other in lower:
             other.node = ""
@@ -144,7 +150,8 @@ class Preemption:
     def candidates(self, pod: OraclePod) -> dict[str, Candidate]:
         """Return the plan of each node on which preemption helps."""
         with self.claims_gone():
-            found = [self.on_node(pod, node) for node in self.oracle.nodes]
+            among = self.oracle.nodes if self.among is None else self.among
+            found = [self.on_node(pod, node) for node in among]
         return {each.node: each for each in found if each is not None}
 
     def weight(self, candidate: Candidate) -> tuple[float, ...]:

@@ -92,6 +92,7 @@ class Promises:
             self.evicted.pop(uid, None)
         if outcome == "nominated":
             self.counts[outcome] += 1
+            self.counts["nominated in gangs"] += pod.gang != ""
             told = Promise(decision["id"], node, pod, frozenset(decision["preemption"]["victims"]))
             is_reserved = self._reserves and not told.victims  # it waits for who leaves by himself
             may = (pod.may_preempt or is_reserved) and pod.profile == DEFAULT_PROFILE and not pod.node
@@ -113,7 +114,8 @@ class Promises:
         stay += [
             each.pod
             for each in self.open.values()
-            if each.node == told.node and each.pod.priority >= pod.priority
+            if each.node == told.node
+            and (each.pod.priority >= pod.priority or pod.gang == each.pod.gang != "")
         ]
         for uid in sorted(told.victims & there.keys()):
             victim = there[uid]

@@ -1,4 +1,4 @@
-"""Do the examples of docs/preemption.md say what the command says?"""
+"""Do the examples of docs/preemption.md and docs/gangs.md say what the command says?"""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 from services.cli.main import app
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = re.findall(
-    r"```console\n\$ berth ([^\n]*)\n(.*?)```", (ROOT / "docs/preemption.md").read_text(), re.DOTALL
-)
+PAGES = "".join((ROOT / "docs" / name).read_text() for name in ("preemption.md", "gangs.md"))
+EXAMPLES = re.findall(r"```console\n\$ berth ([^\n]*)\n(.*?)```", PAGES, re.DOTALL)
 
 
 def said(command: str) -> str:
@@ -34,12 +33,13 @@ def test_an_example_says_what_the_command_says(
     command: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    asked, _, query = command.partition(" | jq .[0].")
+    asked, _, query = command.partition(" | jq ")
     if query:
-        assert json.loads(said(asked))[0][query.strip()] == json.loads(shown)
+        place, _, field = query.removeprefix(".[").partition("].")
+        assert json.loads(said(asked))[int(place)][field.strip()] == json.loads(shown)
     else:
         assert columns(said(asked)) == columns(shown)
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 2
+    assert len(EXAMPLES) == 3

@@ -1,0 +1,121 @@
+"""Do gangs preempt as the plain definition says: the same nodes and victims, for all of it or for nobody?"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+
+from domain.cycle.schedule import Scheduler
+from domain.cycle.verdicts import Placement, Preemption
+from domain.model.config import POD_GROUP, PodGroup
+from domain.model.events import ConfigUpserted, Event, NodeUpserted, PodUpserted
+from domain.model.nodes import NodeSpec
+from domain.model.pods import PodSpec
+from domain.model.signature import signature
+from tests.oracle.gangs import Gang, place, preempt
+from tests.oracle.preempting import Budget
+from tests.oracle.test_preempting import (
+    APPS,
+    DEFAULT,
+    HOST,
+    MOMENT_MS,
+    ZONE,
+    Cluster,
+    pod_of,
+    random_template,
+    selector,
+)
+
+
+@dataclass
+class GangCluster(Cluster):
+    """A random cluster with one gang that waits."""
+
+    scheduler: Scheduler = field(init=False)
+    gang: Gang = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.scheduler = Scheduler({self.profile.name: self.profile}, seed=3, preempts=True)
+        self.state = self.scheduler.state
+
+    def take(self, event: Event) -> None:
+        if not isinstance(event, ConfigUpserted) or event.kind != POD_GROUP:
+            self.oracle.take(event)
+        self.scheduler.fold(event)
+
+
+def member_of(name: str, of: PodSpec) -> PodSpec:
+    template = msgspec.structs.replace(of.template, gang="d/g")
+    return msgspec.structs.replace(
+        of, uid=f"uid-{name}", key=f"d/{name}", template=template, signature=signature(template)
+    )
+
+
+def random_cluster(seed: int) -> GangCluster:
+    rng = random.Random(seed)
+    cluster = GangCluster(DEFAULT)
+    wild = rng.choice((0.0, 0.0, 0.2))
+    for i in range(rng.randint(2, 8)):
+        labels = {HOST: f"n{i}"} | ({ZONE: f"z{rng.randint(0, 2)}"} if rng.random() < 0.95 else {})
+        room = {"cpu": rng.choice((1000, 2000)), "memory": rng.choice((8, 20)), "pods": rng.choice((4, 30))}
+        spec = NodeSpec(name=f"n{i}", uid=f"n{i}", resource_version=1, allocatable=room, labels=labels)
+        cluster.take(NodeUpserted(spec))
+        for k in range(rng.randint(1, 6)):
+            template = random_template(rng, rng.randint(0, 7), wild)
+            start = f"2026-01-01T00:00:0{rng.randint(0, 3)}.000Z" if rng.random() < 0.7 else ""
+            app = rng.choice((*APPS, ""))
+            cluster.take(PodUpserted(pod_of(f"p{i}-{k}", template, app, f"n{i}", start)))
+            if rng.random() < 0.5:
+                cluster.place_at(f"d/p{i}-{k}", MOMENT_MS + 500 * rng.randint(0, 7))
+    for b in range(rng.randint(0, 3)):
+        cluster.add_budget(f"b{b}", Budget("d", selector(rng.choice(APPS)), rng.randint(0, 2)))
+    priority = rng.randint(2, 12)
+    kinds = [
+        pod_of("", random_template(rng, priority + rng.choice((0, 0, 1)), wild), rng.choice((*APPS, "")))
+        for _ in range(rng.randint(1, 3))
+    ]
+    names = [f"m{i}" for i in range(rng.randint(2, 6))]
+    for name in names:
+        cluster.take(PodUpserted(member_of(name, rng.choice(kinds))))
+    least = {"cpu": rng.choice((1000, 4000)), "memory": 1} if rng.random() < 0.3 else {}
+    key, is_preferred = rng.choice(("", "", ZONE)), rng.random() < 0.3
+    count = rng.randint(max(1, len(names) - 2), len(names))
+    cluster.gang = Gang([f"d/{name}" for name in names], count, (), least, key, is_preferred)
+    group = PodGroup(min_member=count, min_resources=least, topology_key=key, is_preferred=is_preferred)
+    cluster.take(ConfigUpserted(POD_GROUP, "d", "g", group, 1))
+    return cluster
+
+
+def answers(seed: int) -> tuple[object, object, str]:
+    """Return what the plain definition and the scheduler say, and what became of the gang."""
+    cluster = random_cluster(seed)
+    placed = place(cluster.oracle, cluster.gang).nodes
+    expected: dict[str, object] = dict(placed)
+    if not placed:
+        found = preempt(cluster.oracle, cluster.gang, cluster.budgets)
+        expected |= {key: (each.node, each.victims, each.violations) for key, each in found.items()}
+    result = cluster.scheduler.cycle(MOMENT_MS)
+    promised = [each for _, each in result.promises if isinstance(each, Preemption)]
+    told: dict[str, object] = {v.pod.key: v.node for v in result.verdicts if isinstance(v, Placement)}
+    told |= {p.pod.key: (p.node, [v.key for v in p.victims], p.violations) for p in promised}
+    kind = "placed" if placed else "promised" if promised else "waits"
+    if promised:
+        assert len(promised) == result.gangs["d/g"] == cluster.gang.min_member
+        assert len({each.expires_ms for each in promised}) == 1
+    return expected, told, kind
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_same_nodes_and_same_victims(seed: int) -> None:
+    expected, told, _ = answers(seed)
+    assert told == expected
+
+
+def test_some_are_placed_some_are_promised_nodes_and_some_wait() -> None:
+    seen = Counter(answers(seed)[2] for seed in range(300))
+    assert min(seen["placed"], seen["promised"], seen["waits"]) > 20, seen
