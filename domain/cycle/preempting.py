@@ -38,12 +38,14 @@ _PROGRAMS_MIN = 16
 def may_preempt(template: PodTemplate, lowest_priority: int) -> bool:
     """Say whether pods of a template may let others go, where the lowest priority of any pod is this.
 
-    Those of a gang do so together (``GangPreemptingPlacer``).
+    Those of a gang do so together (``GangPreemptingPlacer``). A pod that could not be bound to a node waits
+    until it may be tried there again.
     """
     return (
         template.profile == DEFAULT_PROFILE
         and template.preemption_policy != NEVER
         and template.priority > lowest_priority
+        and not template.excluded
     )
 
 

@@ -66,6 +66,38 @@ def test_the_node_is_excluded_for_that_pod_alone_and_for_a_while() -> None:
     audit(site)
 
 
+def preempting_site() -> Site:
+    """Return one whose node a is free, and b full of a pod of lower priority."""
+    site = Site(preempts=True)
+    site.tell("ADDED", *(node_manifest(name, cpu=4, resource_version=1) for name in ("a", "b")))
+    site.tell("ADDED", pod_manifest("low", cpu=4, node_name="b", priority=0))
+    site.tell("ADDED", pod_manifest("p", cpu=4, resource_version=1, priority=10))
+    site.tell("BIND_FAILED", failed("a", cpu=4, priority=10))
+    return site
+
+
+def test_nobody_is_evicted_for_it_while_the_node_is_excluded() -> None:
+    site = preempting_site()
+    assert told(site) == [("bound", "a"), ("bind-failed", "a"), ("unschedulable", None)]
+    assert told(site, "low") == [("adopted", "b")]
+    site.tell("ADDED", node_manifest("tiny", cpu=1), at_ms=LATE_MS - 1)
+    assert told(site, "low") == [("adopted", "b")]
+    site.tell("ADDED", node_manifest("tiny2", cpu=1), at_ms=LATE_MS)
+    assert told(site)[3:] == [("bound", "a")], "it is tried there once more"
+    assert told(site, "low") == [("adopted", "b")]
+    audit(site)
+
+
+def test_others_leave_for_it_when_its_node_is_taken_and_excluded_no_more() -> None:
+    site = preempting_site()
+    site.tell("ADDED", pod_manifest("other", cpu=4, priority=10))
+    assert told(site, "other") == [("bound", "a")]
+    site.tell("ADDED", node_manifest("tiny", cpu=1), at_ms=LATE_MS)
+    assert told(site)[3:] == [("nominated", "b")]
+    assert sorted(told(site, "low")) == [("adopted", "b"), ("evicted", "b")]
+    audit(site)
+
+
 def test_a_restart_forgets_which_nodes_are_excluded() -> None:
     site = site_of("a")
     site.tell("ADDED", pod_manifest("p", cpu=1, resource_version=1))
