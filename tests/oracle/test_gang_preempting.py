@@ -18,7 +18,7 @@ from domain.model.pods import PodSpec
 from domain.model.signature import signature
 from tests.oracle.gangs import Gang, place, preempt
 from tests.oracle.preempting import Budget
-from tests.oracle.test_preempting import (
+from tests.oracle.preempting_clusters import (
     APPS,
     DEFAULT,
     HOST,

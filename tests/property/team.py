@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -199,6 +200,14 @@ def budget_manifest(allowed: int, app: str = "web", namespace: str = "default") 
         "spec": {"selector": {"matchLabels": {"app": app}}, "minAvailable": 1},
         "status": {"disruptionsAllowed": allowed},
     }
+
+
+def running(team: Team) -> Counter[str]:
+    """Return how many members of each gang have a node, as the ledger says."""
+    gangs = (
+        team.database.templates[row.opened.signature].gang for row in team.database.open_placements.values()
+    )
+    return Counter(gang.removeprefix("default/") for gang in gangs if gang)
 
 
 def columns(planner: Planner) -> dict[str, Any]:

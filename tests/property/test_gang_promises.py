@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from services.ports.log import Record
-from tests.builders import Json, node_manifest, pod_manifest
-from tests.property.team import AT_MS, Team, audit, budget_manifest, keys_of, node_of
-from tests.property.test_gang_teams import LABEL, pod_group, running
+from tests.builders import Json, node_manifest, pod_group_manifest, pod_manifest
+from tests.property.team import AT_MS, Team, audit, budget_manifest, keys_of, node_of, running
 
+LABEL = "scheduling.x-k8s.io/pod-group"
 LEAST = {"g0": 2, "g1": 3, "g2": 3, "g3": 4}
 
 
@@ -49,7 +49,7 @@ class Day:
         names = [node_of(team, i % 2, f"n{i}-") for i in range(6)]
         for i, name in enumerate(names):
             self.tell(i % 2, ("ADDED", node_manifest(name, cpu=4, labels={"zone": f"z{i // 2 % 2}"})))
-        team.tell("ADDED", budget_manifest(1, "web"), *(pod_group(*each) for each in LEAST.items()))
+        team.tell("ADDED", budget_manifest(1, "web"), *(pod_group_manifest(*each) for each in LEAST.items()))
         for i in range(18):
             shard = i % 2
             name = keys_of(team, shard, 1, f"low{i}-")[0]

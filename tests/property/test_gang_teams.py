@@ -11,21 +11,13 @@ from services.codec.settling import doubt, lost_together
 from services.ports.ledger import CommitBatch, GangPlaced
 from tests.builders import Json, node_manifest, pod_group_manifest, pod_manifest
 from tests.contract.batches import load_node
-from tests.property.team import Team, audit, keys_of, node_of
+from tests.property.team import Team, audit, keys_of, node_of, running
 
 LABEL = "scheduling.x-k8s.io/pod-group"
 
 
 def member(name: str, gang: str, cpu: int = 1) -> Json:
     return pod_manifest(name, cpu=cpu, labels={LABEL: gang})
-
-
-def running(team: Team) -> Counter[str]:
-    """Return how many members of each gang have a node, as the ledger says."""
-    gangs = (
-        team.database.templates[row.opened.signature].gang for row in team.database.open_placements.values()
-    )
-    return Counter(gang.removeprefix("default/") for gang in gangs if gang)
 
 
 def live(seed: int) -> tuple[Team, Counter[str]]:
