@@ -13,6 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from domain.cycle.gangs import Gang
 from domain.cycle.groups import GroupKey, Tried
 from domain.cycle.picked import part_of
