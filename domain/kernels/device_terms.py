@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from domain.kernels.arrays import PARTS_MAX
 from domain.kernels.compiling import function
 from domain.kernels.device_arrays import GAINS_COUNT, LEAST_FRAGMENTATION, Mix, Rating
+from domain.kernels.devices import DEVICES_MAX
 from domain.kernels.fragmentation import gain_of, gradient_score, is_share, score_of, tightest
 
 ASK_NUMBER, ASK_MILLI, IS_WHOLE, CPU_MAX, MILLI_MAX, CPU_PART, CPU_EACH, SHAPES, GAINS = range(9)
@@ -14,6 +16,10 @@ its gains, and behind these the other fields of ``Mix``, one after another."""
 
 MIX = GAINS + GAINS_COUNT
 MIX_COLUMNS = 6
+
+assert 2 * DEVICES_MAX <= 5 + PARTS_MAX, (
+    "what is free on each device has its place in the first column of work"
+)
 
 
 @function
@@ -53,7 +59,7 @@ def rate_by_devices(  # type: ignore[no-untyped-def]
     says. Rows that are not feasible, or have no device for a share, get 0.
     """
     ask_number, ask_milli = int(number[ASK_NUMBER]), int(number[ASK_MILLI])
-    free, after = work[0], work[1]
+    free, after = work[:DEVICES_MAX, 0], work[DEVICES_MAX : 2 * DEVICES_MAX, 0]
     rating = Rating(number, number, number[CPU_MAX], number[MILLI_MAX], number[CPU_PART], number[CPU_EACH])
     for i in range(len(value)):
         value[i] = 0.0

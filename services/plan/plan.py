@@ -219,7 +219,7 @@ class Plan:
                 answer = self._answers.get(decided.pod.key)
                 if answer is None or answer[0] is not decided:  # it found a node later, or is gone
                     if isinstance(decided, Placement):
-                        _count(scheduler.state, decided.pod.key, decided.node)
+                        _count(scheduler.state, decided.pod, decided.node)
                     continue
                 planned = answer[1]
                 plan = scheduler.profiles.plans.get(decided.pod.template.profile)
@@ -233,7 +233,7 @@ class Plan:
                 else:
                     yield with_preemption(verdict, scheduler.state, plan, decided.pod, view)
                 if planned.node is not None:
-                    _count(scheduler.state, decided.pod.key, planned.node)
+                    _count(scheduler.state, decided.pod, planned.node)
 
     def _gang_plan(self, name: str) -> Mapping[str, Preempted]:
         """Return what would be promised to a gang that waits, on the cluster as it is in the end."""
@@ -346,6 +346,6 @@ def _with_gang(verdict: Verdict, attempt: Attempt) -> Verdict:
     return msgspec.structs.replace(verdict, node=None, gang=attempt.gang, held_by=held_by)
 
 
-def _count(state: ClusterState, pod: str, node: str) -> None:
-    """Count a pod on the node where it was placed."""
-    state.apply(Assumed([pod], np.array([state.table.rows[node]])))
+def _count(state: ClusterState, pod: PodSpec, node: str) -> None:
+    """Count a pod, with the devices that it got, on the node where it was placed."""
+    state.apply(Assumed([pod.key], np.array([state.table.rows[node]]), {pod.key: pod}))

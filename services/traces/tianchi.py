@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from domain.model.limits import pods_per_node_max
 from services.traces.openb import TraceError
 
 POINTS = 98
@@ -179,7 +180,7 @@ def _node(trace: Tianchi, number: int, name: str) -> dict[str, Any]:
         "cpu": f"{trace.machine_cpu[number]}u",
         "memory": _memory(trace.machine_memory[number]),
         "ephemeral-storage": f"{trace.machine_counts[number, 0]}G",
-        "pods": str(len(trace.instances)),
+        "pods": str(min(len(trace.instances), pods_per_node_max)),
         **{name: str(most) for name, most in zip(COUNTED, trace.machine_counts[number, 1:], strict=True)},
     }
     metadata = {"name": _name(name), "labels": {HOST: _name(name)}}

@@ -219,10 +219,14 @@ class Oracle:
 
     def _try(self, pod: OraclePod, among: Collection[str] | None = None) -> Look:
         look = self.look(pod, among)
-        pod.node = look.node
-        self._give_devices(pod)
+        self.place(pod, look.node)
         pod.tried = pod.tried or among is None or bool(look.node)
         return look
+
+    def place(self, pod: OraclePod, node: str) -> None:
+        """Put a waiting pod on a node, where it gets devices; "" leaves it waiting."""
+        pod.node = node
+        self._give_devices(pod)
 
     def look(self, pod: OraclePod, among: Collection[str] | None = None) -> Look:
         """Evaluate a waiting pod over all nodes, or over some alone; nothing is changed."""

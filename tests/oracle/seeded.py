@@ -103,9 +103,10 @@ class Case:
             if i % self._look_each == 0:
                 self.same_as_oracle(key, node, score, attempt)
             if node:
-                self.state.apply(Assumed([key], np.array([self.state.table.rows[node]])))
-                self.oracle.pods[key].node = node
+                self.state.apply(Assumed([key], np.array([self.state.table.rows[node]]), {key: verdict.pod}))
+                self.oracle.place(self.oracle.pods[key], node)
                 self.oracle.pods[key].measured = False
+                assert self.oracle.pods[key].devices == verdict.pod.devices
 
     def same_as_evaluation(self, key: str, node: str, score: float, attempt: Attempt | None) -> None:
         pod = self.state.pods[key].spec

@@ -73,7 +73,9 @@ class Pair:
             for candidate in attempt.candidates:
                 assert found.scores[candidate.node] == pytest.approx(candidate.score, abs=NEAR)
                 assert found.score_parts[candidate.node] == candidate.parts
-        self.state.apply(Assumed([pod.key], np.array([self.state.table.rows[verdict.node]])))
+        self.state.apply(
+            Assumed([pod.key], np.array([self.state.table.rows[verdict.node]]), {pod.key: verdict.pod})
+        )
         self.placed_count += 1
 
 

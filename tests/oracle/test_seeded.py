@@ -18,11 +18,11 @@ def test_seeded_case(seed: int) -> None:
 def test_the_cases_meet_every_plugin_and_many_pods_find_a_node() -> None:
     compared: Counter[str] = Counter()
     met: set[str] = set()
-    for seed in range(100, 135):
+    for seed in range(100, 145):
         case = Case(scenario_of(seed))
         compared += case.run()
         met |= {use.name for p in case.world.profiles.values() for use in (*p.filters, *p.scores)}
     assert met == {*FILTERS, *SCORES}
-    assert compared["placed"] > compared["evaluated"] * 3 / 10
+    assert compared["placed"] > 150
     assert compared["explained"] > 100
     assert compared["looked"] == compared["placed"]

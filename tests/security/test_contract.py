@@ -56,7 +56,7 @@ def fuzz(url: str, directory: Path, *, key: str | None = None, phases: str = "fu
 def seed_with_data(directory: Path) -> None:
     """Make decisions, a waiting group and a profile, so that answers have something in them."""
     examples = Path(__file__).parents[2] / "docs" / "examples"
-    sent = [path for path in sorted(examples.glob("*.yaml")) if path.name != "preemption.yaml"]  # for plans
+    sent = sorted(examples.glob("*.yaml"))
     files = [argument for path in sent for argument in ("-f", str(path))]
     done = berth(directory, "apply", *files)
     assert done.returncode == 0, done.stderr
