@@ -159,10 +159,15 @@ async def serve_api(settings: Settings) -> None:
     async with bootstrap.place(settings) as at:
         await _check_ledger(at, "api")
         with bind(settings.api_host, settings.api_port, move=False) as listening:
+            url = url_of(listening, tls=settings.api_tls_cert is not None)
             async with open_api(at, settings) as app:
-                url = url_of(listening, tls=settings.api_tls_cert is not None)
-                typer.echo(f"API on {url} (described at /docs); Ctrl-C stops it", err=True)
-                await supervise(_serve_api(app, listening, settings))
+
+                async def answer() -> None:
+                    # Who reads it may stop the process: signals are waited for by now.
+                    typer.echo(f"API on {url} (described at /docs); Ctrl-C stops it", err=True)
+                    await _serve_api(app, listening, settings)
+
+                await supervise(answer())
 
 
 @contextlib.asynccontextmanager
