@@ -32,7 +32,7 @@ def api(
 ) -> Iterator[str]:
     """Run ``berth api`` with some settings; return its address. ``before`` runs in the new process."""
     env = environment(directory) | {"BERTH_POSTGRES_DSN": dsn, "BERTH_API_PORT": "0"} | dict(told or {})
-    errors = (directory / "api.log").open("w+")
+    errors = (directory / "api.log").open("w")
     process = subprocess.Popen([*BERTH, "api"], env=env, stderr=errors, preexec_fn=before)
     try:
         deadline = time.monotonic() + 60
@@ -43,5 +43,5 @@ def api(
         yield found[1]
     finally:
         process.terminate()
-        assert process.wait(timeout=20) == 0, (directory / "api.log").read_text()
         errors.close()
+        assert process.wait(timeout=20) == 0, (directory / "api.log").read_text()
