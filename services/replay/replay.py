@@ -106,7 +106,7 @@ class Replay:
         """Return the checkpoint to begin at: the last one before the span, or the oldest of all."""
         checkpoints = [each for each in await self._history.checkpoints() if each.batch + 1 >= span[0]]
         if not checkpoints:
-            raise CannotReplay("there is no checkpoint yet; a worker writes one when it starts")
+            raise CannotReplay("there is no checkpoint yet; the first worker to hold all shards writes one")
         begins = await reader.first_offsets(
             sorted({at for each in checkpoints for at in positions_of(each.offsets)})
         )
