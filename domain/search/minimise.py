@@ -3,34 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import msgspec
 import numpy as np
 
 from domain.model.errors import FieldError
-from domain.search import bald_eagle, rivals
+from domain.search import bald_eagle, library, rivals
 from domain.search.chaos import spread
-from domain.search.population import BudgetSpent, Population, Problem, uniform
+from domain.search.population import BudgetSpent, Evaluations, Population, Problem, uniform
 
-Move = Callable[[Population], None]
+Search = Callable[[Evaluations, int, np.random.Generator, Callable[[int], None]], None]
+"""Evaluates positions until it is done or nothing is left. It is given the evaluations, how many members a
+population has, what draws, and who is told the number of each iteration that is done."""
 
 
 class Algorithm(msgspec.Struct, frozen=True):
-    """A search: how its population begins, and a maker of the move that it repeats."""
+    """A search by its title; those of ``library.py`` need SciPy."""
 
     title: str
-    move: Callable[[], Move]
-    begin: Callable[[Problem, int, np.random.Generator], np.ndarray] = uniform
+    search: Search
+
+
+def _moves(
+    move: Callable[[], Callable[[Population], None]],
+    begin: Callable[[Problem, int, np.random.Generator], np.ndarray] = uniform,
+) -> Search:
+    """Return the search that repeats a move of its population; ``begin`` says where the members start."""
+
+    def search(
+        evaluations: Evaluations, count: int, rng: np.random.Generator, told: Callable[[int], None]
+    ) -> None:
+        population = Population(begin(evaluations.problem, count, rng), evaluations, rng)
+        step = move()
+        while True:
+            population.iteration += 1
+            step(population)
+            told(population.iteration)
+
+    return search
 
 
 ALGORITHMS: Mapping[str, Algorithm] = {
-    "bes": Algorithm("bald eagle search, 2020", lambda: bald_eagle.move_published),
-    "bes-2023": Algorithm("bald eagle search as revised in 2023", lambda: bald_eagle.move_revised),
-    "tbesk": Algorithm("TBESK: Tent map and t mutation", lambda: bald_eagle.move_mutated, spread),
-    "tssa": Algorithm("sparrow search with t mutation", lambda: rivals.move_sparrows, spread),
-    "tsbo": Algorithm("satin bowerbird with t mutation", lambda: rivals.move_bowerbirds, spread),
-    "tpso": Algorithm("particle swarm with t mutation", rivals.particles, spread),
-    "de": Algorithm("differential evolution, rand/1/bin", lambda: rivals.move_differences),
+    "bes": Algorithm("bald eagle search, 2020", _moves(lambda: bald_eagle.move_published)),
+    "bes-2023": Algorithm("bald eagle search as revised in 2023", _moves(lambda: bald_eagle.move_revised)),
+    "tbesk": Algorithm("TBESK: Tent map and t mutation", _moves(lambda: bald_eagle.move_mutated, spread)),
+    "tssa": Algorithm("sparrow search with t mutation", _moves(lambda: rivals.move_sparrows, spread)),
+    "tsbo": Algorithm("satin bowerbird with t mutation", _moves(lambda: rivals.move_bowerbirds, spread)),
+    "tpso": Algorithm("particle swarm with t mutation", _moves(rivals.particles, spread)),
+    "de": Algorithm("differential evolution, rand/1/bin", _moves(lambda: rivals.move_differences)),
+    "scipy-de": Algorithm("differential evolution of SciPy, best/1/bin", library.differential_evolution),
+    "scipy-annealing": Algorithm("dual annealing of SciPy", library.dual_annealing),
 }
 
 
@@ -74,21 +97,19 @@ def minimise(
     Raises
     ------
     FieldError
-        There is no such algorithm, or the population is too small, or larger than the budget.
+        There is no such algorithm, or it is not installed; or the population is too small, or larger than
+        the budget.
     """
     if name not in ALGORITHMS:
         raise FieldError("algorithm", f"must be one of {', '.join(ALGORITHMS)}, not {name}")
     if not 4 <= population_count <= evaluations_max:
         raise FieldError("population", "must be 4 or more, and no more than the evaluations")
-    algorithm, rng = ALGORITHMS[name], np.random.default_rng(seed)
-    begun = algorithm.begin(problem, population_count, rng)
-    population, move, steps = Population(problem, begun, evaluations_max, rng), algorithm.move(), list[Step]()
-    while True:
-        population.iteration += 1
-        try:
-            move(population)
-        except BudgetSpent:
-            break
-        steps.append(Step(population.iteration, population.evaluations_count, population.best_value))
+    rng, evaluations, steps = np.random.default_rng(seed), Evaluations(problem, evaluations_max), list[Step]()
+
+    def told(iteration: int) -> None:
+        steps.append(Step(iteration, evaluations.count, evaluations.best_value))
         report(steps[-1])
-    return Found(population.best, population.best_value, population.evaluations_count, steps)
+
+    with suppress(BudgetSpent):
+        ALGORITHMS[name].search(evaluations, population_count, rng, told)
+    return Found(evaluations.best, evaluations.best_value, evaluations.count, steps)

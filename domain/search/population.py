@@ -25,7 +25,47 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class BudgetSpent(Exception):
-    """No evaluation is left. ``Population`` raises it, and ``minimise`` ends with it."""
+    """No evaluation is left. ``Evaluations`` raises it, and ``minimise`` ends with it."""
+
+
+class Evaluations:
+    """Evaluates positions until the budget is spent, and keeps the best one (float64[D]) and its value.
+
+    Parameters
+    ----------
+    evaluations_max : int
+        How many positions may be evaluated.
+    """
+
+    def __init__(self, problem: Problem, evaluations_max: int) -> None:
+        self.problem = problem
+        self.count = 0
+        self.best = problem.low
+        self.best_value = np.inf
+        self._evaluations_max = evaluations_max
+
+    @property
+    def progress(self) -> float:
+        """The part of the budget that is spent, 0 to 1."""
+        return self.count / self._evaluations_max
+
+    def of(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return positions (float64[N, D]), clamped to the bounds, and their values (float64[N]).
+
+        Raises
+        ------
+        BudgetSpent
+            Fewer than N evaluations are left; nothing is evaluated.
+        """
+        if self._evaluations_max - self.count < len(positions):
+            raise BudgetSpent
+        positions = np.clip(positions, self.problem.low, self.problem.high)
+        values = self.problem.objective(positions)
+        self.count += len(positions)
+        first = int(values.argmin())
+        if values[first] < self.best_value:
+            self.best, self.best_value = positions[first].copy(), float(values[first])
+        return positions, values
 
 
 class Population:
@@ -35,27 +75,17 @@ class Population:
     ----------
     positions : float64[N, D]
         Where the members begin. N is 4 or more.
-    evaluations_max : int
-        How many positions may be evaluated, these included.
-
-    Attributes
-    ----------
-    iteration : int
-        Which move of the population this is, from 1 on.
-    progress : float
-        The part of the budget that was spent before it, 0 to 1.
+    evaluations : Evaluations
+        What the members are evaluated by, these positions at once.
     """
 
-    def __init__(
-        self, problem: Problem, positions: np.ndarray, evaluations_max: int, rng: np.random.Generator
-    ) -> None:
-        self.problem = problem
+    def __init__(self, positions: np.ndarray, evaluations: Evaluations, rng: np.random.Generator) -> None:
+        self.problem = evaluations.problem
         self.rng = rng
         self.iteration = 0
-        self.evaluations_count = 0
-        self._evaluations_max = evaluations_max
-        self.best = positions[0]
-        self.best_value = np.inf
+        """Which move of the population this is, from 1 on."""
+        self._evaluate = evaluations.of
+        self._evaluations = evaluations
         self.positions, self.values = self._evaluate(positions)
 
     @property
@@ -66,7 +96,12 @@ class Population:
     @property
     def progress(self) -> float:
         """The part of the budget that is spent, 0 to 1."""
-        return self.evaluations_count / self._evaluations_max
+        return self._evaluations.progress
+
+    @property
+    def best(self) -> np.ndarray:
+        """The best position that was ever seen (float64[D])."""
+        return self._evaluations.best
 
     @property
     def mean(self) -> np.ndarray:
@@ -108,18 +143,6 @@ class Population:
         """Put the members in order, the best first."""
         order = np.argsort(self.values, kind="stable")
         self.positions, self.values = self.positions[order], self.values[order]
-
-    def _evaluate(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        left = self._evaluations_max - self.evaluations_count
-        if left < len(positions):
-            raise BudgetSpent
-        positions = np.clip(positions, self.problem.low, self.problem.high)
-        values = self.problem.objective(positions)
-        self.evaluations_count += len(positions)
-        first = int(values.argmin())
-        if values[first] < self.best_value:
-            self.best, self.best_value = positions[first].copy(), float(values[first])
-        return positions, values
 
 
 def uniform(problem: Problem, count: int, rng: np.random.Generator) -> np.ndarray:

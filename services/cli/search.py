@@ -26,6 +26,11 @@ class Algorithm(enum.StrEnum):
     TSBO = "tsbo"
     TPSO = "tpso"
     DE = "de"
+    SCIPY_DE = "scipy-de"
+    SCIPY_ANNEALING = "scipy-annealing"
+
+
+_OF_SCIPY = (Algorithm.SCIPY_DE, Algorithm.SCIPY_ANNEALING)
 
 
 class Function(enum.StrEnum):
@@ -47,7 +52,7 @@ def functions(
             "--algorithm",
             "-a",
             metavar="NAME",
-            help=f"Which one: {', '.join(Algorithm)}; again for more. [default: all]",
+            help=f"Which one: {', '.join(Algorithm)}; again for more. [default: all that are installed]",
         ),
     ] = None,
     function: Annotated[
@@ -70,13 +75,24 @@ def functions(
 
     A search whose steps are multiples of the position, or that draws towards a multiple of the best one, is
     pulled towards zero: it solves a function whose optimum is there, and fails where it is anywhere else.
+    All of them together take some minutes; -f and -a choose.
+
+    scipy-de and scipy-annealing are those of scipy.optimize, which comes with `pip install 'berth[search]'`.
     """
     from rich.console import Console
     from rich.progress import Progress
 
+    from domain.search import library
     from domain.search.comparing import compare
 
-    algorithms, names = list(algorithm or Algorithm), list(function or Function)
+    algorithms, missing = list(algorithm or Algorithm), list[str]()
+    if any(each in _OF_SCIPY for each in algorithms):
+        if algorithm:
+            library.optimize()  # or say at once what is missing
+        elif not library.is_there():
+            missing = [each.value for each in _OF_SCIPY]
+            algorithms = [each for each in algorithms if each not in _OF_SCIPY]
+    names = list(function or Function)
     with Progress(console=Console(stderr=True), transient=True, disable=not on_terminal()) as progress:
         bar = progress.add_task("searching", total=2 * len(algorithms) * len(names))
         found = compare(
@@ -89,6 +105,8 @@ def functions(
             seed=seed,
             report=lambda _: progress.advance(bar),
         )
+    if missing:
+        say(f"Without {' and '.join(missing)}, which need SciPy: pip install 'berth[search]'", err=True)
     rows = [_row(each) for each in found]
     if output in (Format.JSON, Format.YAML):
         print_value(rows, output)

@@ -102,6 +102,8 @@ def test_nothing_is_needed_where_nothing_is_asked() -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_any_search_finds_the_best_of_few_placements(algorithm: str) -> None:
+    if algorithm.startswith("scipy-"):
+        pytest.importorskip("scipy")
     pods = batch((8, 2), (2, 8), (5, 3), nodes=3)
     fitness = by_imbalance([0, 1])
     every = np.array(list(itertools.product(range(3), repeat=3)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from domain.model.errors import FieldError
-from domain.search import bald_eagle
+from domain.search import bald_eagle, library
 from domain.search.chaos import STEPS_MAX, bernoulli, spread, tent
 from domain.search.comparing import compare
 from domain.search.functions import FUNCTIONS, drawn_shift, problem
 from domain.search.minimise import ALGORITHMS, Step, minimise
-from domain.search.population import BudgetSpent, Population, Problem
+from domain.search.population import BudgetSpent, Evaluations, Population, Problem
 from services.cli.main import app
 from services.cli.search import Algorithm, Function, said
 from tests.conformance.tables import formula_cases
@@ -26,6 +27,11 @@ def exactly(wanted: Any) -> Any:
 
 def of(equation: str, name: str = "") -> Any:
     return next(c for c in formula_cases() if c["equation"] == equation and name in c["name"])
+
+
+def installed(name: str) -> None:
+    if name.startswith("scipy-"):
+        pytest.importorskip("scipy")
 
 
 # ------------------------------------------------------------------------------------------- the formulas
@@ -102,6 +108,7 @@ def test_a_chaotic_start_never_decays_to_zero(map_: Any) -> None:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_equal_seeds_give_equal_results_and_the_way_there(name: str) -> None:
+    installed(name)
     box, told = problem(FUNCTIONS["rastrigin"], 5), list[Step]()
     once, again, other = (
         minimise(name, box, seed=seed, evaluations_max=1_000, report=told.append) for seed in (3, 3, 4)
@@ -117,6 +124,7 @@ def test_equal_seeds_give_equal_results_and_the_way_there(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_no_position_leaves_the_bounds(name: str) -> None:
+    installed(name)
     seen: list[np.ndarray] = []
 
     def objective(positions: np.ndarray) -> np.ndarray:
@@ -163,10 +171,11 @@ def test_a_shift_shows_which_searches_pull_towards_zero() -> None:
 
 def test_what_a_population_keeps() -> None:
     box = Problem(lambda x: np.abs(x).sum(axis=1), np.full(1, -9.0), np.full(1, 9.0))
-    population = Population(box, np.array([[1.0], [5.0], [3.0], [4.0]]), 12, np.random.default_rng(1))
+    evaluations = Evaluations(box, 12)
+    population = Population(np.array([[1.0], [5.0], [3.0], [4.0]]), evaluations, np.random.default_rng(1))
     population.offer(np.array([[2.0], [2.0], [20.0], [0.5]]))
     assert population.positions.ravel().tolist() == [1.0, 2.0, 3.0, 0.5]
-    assert (population.best.tolist(), population.best_value) == ([0.5], 0.5)
+    assert (population.best.tolist(), evaluations.best_value) == ([0.5], 0.5)
     population.select(np.array([[0.1], [8.0], [0.6], [3.0]]))
     assert population.positions.ravel().tolist() == [0.1, 0.5, 0.6, 1.0]
     with pytest.raises(BudgetSpent):
@@ -180,6 +189,52 @@ def test_what_cannot_be_searched_is_refused(name: str, count: int, path: str) ->
     with pytest.raises(FieldError) as error:
         minimise(name, problem(FUNCTIONS["sphere"], 2), seed=1, population_count=count, evaluations_max=100)
     assert error.value.path == path
+
+
+@pytest.mark.parametrize("name", ["scipy-de", "scipy-annealing"])
+def test_searches_of_scipy_do_not_know_where_zero_is(name: str) -> None:
+    installed(name)
+    found = compare(
+        [name],
+        ["sphere"],
+        dimensions=10,
+        runs=2,
+        evaluations_max=10_000,
+        population_count=30,
+        seed=1,
+        report=lambda each: None,
+    )
+    assert [each.solved_count for each in found] == [2, 2]
+
+
+def test_our_differential_evolution_is_that_of_scipy_with_its_settings() -> None:
+    """Draws differ, so the medians of many runs are compared: each within the quartiles of the other."""
+    optimize = pytest.importorskip("scipy.optimize")
+    box = problem(FUNCTIONS["sphere"], 8)
+    bounds = list(zip(box.low, box.high, strict=True))
+    ours = [np.log10(minimise("de", box, seed=k, evaluations_max=6_000).value) for k in range(25)]
+    theirs = [
+        np.log10(
+            optimize.differential_evolution(
+                lambda columns: box.objective(columns.T),
+                bounds,
+                strategy="rand1bin",
+                mutation=0.5,
+                recombination=0.9,
+                init=np.random.default_rng(k).uniform(box.low, box.high, (30, 8)),
+                maxiter=199,
+                tol=0.0,
+                polish=False,
+                vectorized=True,
+                updating="deferred",
+                rng=k,
+            ).fun
+        )
+        for k in range(25)
+    ]
+    for one, other in ((ours, theirs), (theirs, ours)):
+        low, high = np.quantile(other, (0.25, 0.75))
+        assert low < np.median(one) < high
 
 
 # -------------------------------------------------------------------------------------------- the command
@@ -199,3 +254,20 @@ def test_the_command_prints_a_row_for_each_search_function_and_place() -> None:
     assert rows[1:] == [
         ["sphere", place, name] for place in ("at zero", "shifted") for name in ("tbesk", "de")
     ]
+
+
+@pytest.mark.parametrize("asked", [[], ["-a", "scipy-de"]])
+def test_without_scipy_the_others_run_and_a_note_names_what_is_missing(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    asked += ["-f", "sphere", "--runs", "1", "--evaluations", "100", "--dimensions", "2"]
+    shown = CliRunner().invoke(app, ["search", "functions", *asked])
+    assert "pip install 'berth[search]'" in " ".join(shown.stderr.split())
+    assert not library.is_there()
+    if "-a" in asked:
+        assert (shown.exit_code, shown.stdout) == (1, "")
+    else:
+        assert [line.split("\t")[2] for line in shown.stdout.splitlines()[1:]] == [
+            name for name in ALGORITHMS if not name.startswith("scipy-")
+        ] * 2
