@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels import repacking_arrays
+from domain.kernels import device_arrays, fragmentation, repacking_arrays
 from domain.kernels.compiling import entry, function, helper
+from domain.kernels.device_arrays import WHOLE_DEVICE
+from domain.kernels.fragmentation import unusable
 from domain.kernels.repacking_arrays import (
     BALANCED,
     FEWEST,
+    FRAGMENTED,
     FREED_MAX,
     MOVED,
     NODES_MAX,
@@ -43,6 +46,21 @@ def draw_below(random, bound):  # type: ignore[no-untyped-def]
 
 
 @function
+def _unusable_count(packing, layout, node):  # type: ignore[no-untyped-def]
+    """Return how many devices of a node a pod of the mix cannot use, on average."""
+    of, free, used = packing.devices, layout.free, layout.used
+    count, shared = of.count[node], of.shared_count[node]
+    whole = count - used[node, of.busy_column]
+    for d in range(count):
+        free[d] = WHOLE_DEVICE if shared <= d < shared + whole else 0
+        if d < shared:
+            free[d] = of.shared[node, d]
+    cpu = packing.capacity[node, of.cpu_column] - used[node, of.cpu_column]
+    memory = packing.capacity[node, of.memory_column] - used[node, of.memory_column]
+    return of.unit * unusable(packing.mix, cpu, memory, free, count, of.model[node])
+
+
+@function
 def cost_of(packing, layout, node):  # type: ignore[no-untyped-def]
     """Return what a node costs as it is."""
     total = 0.0
@@ -56,6 +74,8 @@ def cost_of(packing, layout, node):  # type: ignore[no-untyped-def]
         for r in range(packing.capacity.shape[1]):
             fullest = max(fullest, packing.weight[r] * layout.used[node, r] * packing.share[node, r])
         total = 1.0 - 0.5 * fullest * fullest
+    elif packing.cost == FRAGMENTED:
+        total = _unusable_count(packing, layout, node)
     return total
 
 
@@ -294,7 +314,7 @@ def _exchange(packing, layout, moves_max):  # type: ignore[no-untyped-def]
         put(packing, layout, other, b)
 
 
-@entry(repacking_arrays)
+@entry(repacking_arrays, device_arrays, fragmentation)
 def begin(packing, layout, node):  # type: ignore[no-untyped-def]
     """Put pods where ``node`` (int32[P]) says that they are, N: nowhere, and count the costs."""
     total = layout.costs.shape[0]
@@ -305,7 +325,7 @@ def begin(packing, layout, node):  # type: ignore[no-untyped-def]
         layout.costs[i] = cost_of(packing, layout, i)
 
 
-@entry(repacking_arrays)
+@entry(repacking_arrays, device_arrays, fragmentation)
 def move(packing, layout, pod, node):  # type: ignore[no-untyped-def]
     """Give a pod another node, N: it waits, and return by how much the costs fall."""
     total, was, fall = layout.costs.shape[0], layout.node[pod], 0.0
@@ -322,7 +342,7 @@ def move(packing, layout, pod, node):  # type: ignore[no-untyped-def]
     return fall
 
 
-@entry(repacking_arrays)
+@entry(repacking_arrays, device_arrays, fragmentation)
 def search(packing, layout, desk, steps, moves_max):  # type: ignore[no-untyped-def]
     """Do so many steps. Nothing gets worse: no pod is lost, and at equal numbers no cost rises."""
     if layout.node.shape[0] == 0 or layout.costs.shape[0] == 0:

@@ -6,12 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-PLACED, BALANCED, FEWEST = range(3)
+from domain.kernels.device_arrays import Mix
+
+PLACED, BALANCED, FEWEST, FRAGMENTED = range(4)
 """What a node costs, with u the part of each resource that is used:
 
 ``PLACED`` nothing, so that only the number of pods counts; ``BALANCED`` the sum of weight times
 (u - target) squared; ``FEWEST`` 1 less half the square of its fullest resource if it holds anything, so that
-nodes become empty.
+nodes become empty; ``FRAGMENTED`` how many of its devices a pod of the mix cannot use, on average.
 """
 
 WAITING, MOVED = range(2)
@@ -21,6 +23,34 @@ WAITING_MAX = 32
 FREED_MAX = 2_048
 CANDIDATES_MAX = FREED_MAX + WAITING_MAX
 NODES_MIN, NODES_MAX = 2, 8
+
+
+class DevicesOf(NamedTuple):
+    """The devices of N nodes, for ``FRAGMENTED``. Pods that move take whole ones alone.
+
+    Attributes
+    ----------
+    count : int64[N]
+    shared_count : int64[N]
+        Of how many of them a part is taken by pods that stay.
+    shared : int64[N, D]
+        What is free of these, in thousandths; they come first.
+    model : int64[N]
+        The model, as the number of a bit.
+    busy_column, cpu_column, memory_column : int
+        Resources: devices in use, wholly or in part; cpu; memory.
+    unit : float
+        1 / (thousandths of a device times the weight of the mix).
+    """
+
+    count: np.ndarray
+    shared_count: np.ndarray
+    shared: np.ndarray
+    model: np.ndarray
+    busy_column: int
+    cpu_column: int
+    memory_column: int
+    unit: float
 
 
 class Packing(NamedTuple):
@@ -42,6 +72,8 @@ class Packing(NamedTuple):
         See ``cost``.
     cost : int
         One of the costs above.
+    devices, mix : DevicesOf, Mix
+        Of no nodes and no shapes where ``cost`` is not ``FRAGMENTED``.
     """
 
     capacity: np.ndarray
@@ -54,6 +86,8 @@ class Packing(NamedTuple):
     weight: np.ndarray
     target: np.ndarray
     cost: int
+    devices: DevicesOf
+    mix: Mix
 
 
 class Layout(NamedTuple):
@@ -74,6 +108,8 @@ class Layout(NamedTuple):
     random : uint64[1]
     homing : bool[1]
         Whether steps bring pods home, at equal numbers and cost.
+    free : int64[D]
+        Room for one node's devices.
     """
 
     node: np.ndarray
@@ -88,6 +124,7 @@ class Layout(NamedTuple):
     totals: np.ndarray
     random: np.ndarray
     homing: np.ndarray
+    free: np.ndarray
 
 
 class Desk(NamedTuple):

@@ -13,16 +13,19 @@ import numpy as np
 
 from domain.kernels import repacking
 from domain.kernels import repacking_arrays as arrays
-from domain.kernels.repacking_arrays import Desk, Layout, Packing
+from domain.kernels.device_arrays import WHOLE_DEVICE
+from domain.kernels.repacking_arrays import Desk, DevicesOf, Layout, Packing
 from domain.model.errors import FieldError
+from domain.search.fragmentation import Shape, mix_of
 
 COSTS: Mapping[str, int] = {
     "placed": arrays.PLACED,
     "balance": arrays.BALANCED,
     "nodes": arrays.FEWEST,
+    "fragmentation": arrays.FRAGMENTED,
 }
 """What may be asked for, beyond as many pods as possible: nothing more; equal use of each resource on all
-nodes; few nodes."""
+nodes; few nodes; few devices that the pods of a mix cannot use."""
 
 
 class Score(NamedTuple):
@@ -31,6 +34,33 @@ class Score(NamedTuple):
     waiting_count: int
     cost: float
     moved_count: int
+
+
+class Devices(NamedTuple):
+    """The devices of N nodes, of which pods that move take whole ones, and the pods that are expected.
+
+    Attributes
+    ----------
+    count : int64[N]
+        How many devices each node has.
+    free : int64[N, D]
+        Thousandths free of those of which pods that stay take a part; 0 or less stands for all others.
+    model : int64[N]
+        The model of each node, as the number of a bit of ``Shape.models``.
+    columns : tuple of int
+        The resources that count devices in use, wholly or in part, then cpu and memory.
+    mix : mapping of Shape to int
+        The expected shapes, and how often they come.
+    """
+
+    count: np.ndarray
+    free: np.ndarray
+    model: np.ndarray
+    columns: tuple[int, int, int]
+    mix: Mapping[Shape, int]
+
+
+_NO_DEVICES = Devices(*(np.zeros(shape, np.int64) for shape in (0, (0, 0), 0)), (0, 0, 0), {})
 
 
 class Improving:
@@ -57,6 +87,8 @@ class Improving:
         Pods that must not lose their node to others; nothing given: any may.
     objective : str
         A key of ``COSTS``.
+    devices : Devices, optional
+        What the objective ``fragmentation`` looks at.
     weights : float64[R], optional
         How much each resource counts; 1 each where nothing is given.
     moves_max : int, optional
@@ -67,7 +99,7 @@ class Improving:
     Raises
     ------
     FieldError
-        There is no such objective.
+        There is no such objective, or it needs devices.
     """
 
     def __init__(
@@ -82,12 +114,16 @@ class Improving:
         held: np.ndarray | None = None,
         keeps: np.ndarray | None = None,
         objective: str = "placed",
+        devices: Devices | None = None,
         weights: np.ndarray | None = None,
         moves_max: int | None = None,
         seed: int = 0,
     ) -> None:
         if objective not in COSTS:
             raise FieldError("objective", f"must be one of {', '.join(COSTS)}, not {objective}")
+        if COSTS[objective] == arrays.FRAGMENTED and devices is None:
+            raise FieldError("objective", "fragmentation needs nodes with devices")
+        devices = devices or _NO_DEVICES
         self._moves_max = len(kind) if moves_max is None else min(moves_max, len(kind))
         nodes_count, resources_count = capacity.shape
         total = np.maximum(capacity.sum(axis=0, dtype=np.float64), 1.0)
@@ -104,6 +140,8 @@ class Improving:
             weight=weight,
             target=np.where(capacity.any(axis=0), asked / total, 0.0),
             cost=COSTS[objective],
+            devices=_devices_of(devices),
+            mix=mix_of(devices.mix),
         )
         self._home = np.array(node if home is None else home, np.int32)
         self._held, self._seed = held, seed
@@ -149,6 +187,19 @@ class Improving:
         return layout
 
 
+def _devices_of(devices: Devices) -> DevicesOf:
+    """Return devices as arrays for the kernel, those of which a part is taken first."""
+    shared = -np.sort(-np.maximum(devices.free, 0), axis=1)
+    return DevicesOf(
+        np.ascontiguousarray(devices.count, np.int64),
+        (shared > 0).sum(axis=1),
+        np.ascontiguousarray(shared, np.int64),
+        np.ascontiguousarray(devices.model, np.int64),
+        *devices.columns,
+        1.0 / (WHOLE_DEVICE * max(1, sum(devices.mix.values()))),
+    )
+
+
 def generator(seed: int) -> np.ndarray:
     """Return the state of a kernel's generator (uint64[1]); it is never 0."""
     return np.array([seed * 2 + 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF | 1], np.uint64)
@@ -173,4 +224,5 @@ def _empty(packing: Packing, home: np.ndarray, seed: int) -> Layout:
         totals=np.array([pods_count, 0], np.int64),
         homing=np.zeros(1, np.bool_),
         random=generator(seed),
+        free=np.zeros(packing.devices.count.max(initial=0), np.int64),
     )

@@ -44,6 +44,7 @@ class Objective(enum.StrEnum):
     PLACED = "placed"
     BALANCE = "balance"
     NODES = "nodes"
+    FRAGMENTATION = "fragmentation"
 
 
 @with_settings("seed", *PLACE)
@@ -63,8 +64,8 @@ def optimise(
     objective: Annotated[
         Objective,
         typer.Option(
-            help="What counts besides the number of pods with a node: nothing, equal use of all nodes, or "
-            "few nodes."
+            help="What counts besides the number of pods with a node: nothing, equal use of all nodes, "
+            "few nodes, or few GPUs that the pods could not use."
         ),
     ] = Objective.PLACED,
     moves: Annotated[
@@ -115,7 +116,7 @@ def optimise(
     if output in (Format.JSON, Format.YAML):
         print_value(_as_json(found, search), output)
     else:
-        _show(found, summary, search, wide=output is Format.WIDE)
+        _show(found, summary, search, objective, wide=output is Format.WIDE)
 
 
 def _of_files(files: list[str], profile: str | None, seed: int) -> tuple[Plan, frozenset[str]]:
@@ -219,7 +220,7 @@ def _improve(search: Search, portions: Iterator[_Portion]) -> None:
             progress.update(shown, completed=part, description=best)
 
 
-def _show(found: Optimised, summary: str, search: Search, *, wide: bool) -> None:
+def _show(found: Optimised, summary: str, search: Search, objective: Objective, *, wide: bool) -> None:
     before, after = found.before, found.after
     echo(f"{summary}; {plural(found.steps_count, 'step')} of the search")
     if found.staying_count:
@@ -229,6 +230,11 @@ def _show(found: Optimised, summary: str, search: Search, *, wide: bool) -> None
     rows = [
         ("pods that wait", before.waiting_count, after.waiting_count),
         ("running pods that move", 0, after.moved_count),
+        *(
+            [("GPUs that pods cannot use", f"{before.cost:.2f}", f"{after.cost:.2f}")]
+            if objective is Objective.FRAGMENTATION
+            else []
+        ),
         *((f"{name}, deviation", f"{old:.4f}", f"{new:.4f}") for name, old, new in search.deviations()),
     ]
     _table(("", "before", "after"), rows, wide=wide)

@@ -9,7 +9,7 @@ their static filters allow, and where they have room.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from domain.state.budgets import Budgets
 from domain.state.cluster import ClusterState
 from domain.state.pods import PodEntry
 from domain.state.resources import NOWHERE
+from services.plan.devices import Placed, allowed_rows, devices_of
 from services.plan.objects import Given
 
 _OF_NODES = ("DaemonSet", "Node")
@@ -68,17 +69,6 @@ class Optimised(NamedTuple):
     steps_count: int
 
 
-class Placed(Protocol):
-    """Who has placed pods: a plan, or a simulation."""
-
-    @property
-    def state(self) -> ClusterState:
-        """The cluster, with the pods that were placed."""
-
-    def profile_of(self, pod: PodSpec) -> ProfilePlan | None:
-        """Return the profile that places a pod; None: the pod names one that does not exist."""
-
-
 class Search:
     """A search for a better placement of the pods of a plan.
 
@@ -94,6 +84,11 @@ class Search:
         How many pods that have a node may get another one.
     pinned : collection of str
         Keys of pods that must stay where they are.
+
+    Raises
+    ------
+    FieldError
+        There is no such objective, or it needs devices and no node has any.
     """
 
     def __init__(
@@ -108,7 +103,8 @@ class Search:
     ) -> None:
         state = plan.state
         self._state = state
-        self._pods, kinds, allowed, demands = _movable(plan, NodeView(state), pinned)
+        view = NodeView(state)
+        self._pods, kinds, allowed, demands = _movable(plan, view, pinned)
         count = state.table.count
         node = np.array([_row(state, each) for each in self._pods], np.int32)
         demand = np.stack(demands) if demands else np.zeros((0, len(state.resources)), np.int64)
@@ -130,6 +126,7 @@ class Search:
             held=held,
             keeps=np.array(keeps, np.bool_),
             objective=objective,
+            devices=devices_of(plan, view) if objective == "fragmentation" else None,
             moves_max=moves_max,
             seed=seed,
         )
@@ -285,12 +282,7 @@ def _kind(
     with compiled_alone(state, plan, pod, view) as alone:
         if alone.program.counted.rules:
             return None
-    rows = view.all_rows()
-    allowed = np.ones(len(rows), np.bool_)
-    for _, each in plan.static_filters:
-        codes = each.refuse(pod.template, view, rows)
-        if codes is not None:
-            allowed &= codes == 0
+    allowed = allowed_rows(plan, pod.template, view)
     demand = np.zeros(len(state.resources), np.int64)
     for asked in demands:
         if asked.column == NOWHERE:

@@ -7,21 +7,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import msgspec
 import pytest
 import yaml
 from typer.testing import CliRunner
 
-from domain.cycle.evaluate import evaluate
-from domain.model.events import PodDeleted, PodUpserted
-from domain.model.pods import PodSpec
 from domain.search.packing import Score
-from domain.state.cluster import ClusterState
 from services.cli.main import app
-from services.plan.objects import Given
 from services.plan.optimising import Search
-from services.plan.plan import Plan
 from tests.builders import Json, node_manifest, pod_manifest
+from tests.unit.moving import make, planned
 
 SPREAD = {
     "podAntiAffinity": {
@@ -74,20 +68,6 @@ def objects(seed: int) -> list[Json]:
     return made
 
 
-def put(state: ClusterState, spec: PodSpec, node: str) -> None:
-    """Delete a pod, and let it come again, on a node or waiting."""
-    state.apply(PodDeleted(spec.namespace, spec.name))
-    state.apply(PodUpserted(msgspec.structs.replace(spec, node_name=node)))
-
-
-def planned(manifests: list[Json]) -> tuple[Plan, frozenset[str]]:
-    plan = Plan()
-    for each in manifests:
-        plan.add(Given("ADDED", each))
-    decided = {each.pod.key for each in plan.place()}
-    return plan, frozenset(key for key, each in plan.state.pods.items() if each.node and key not in decided)
-
-
 @pytest.mark.parametrize("objective", ["placed", "balance", "nodes"])
 @pytest.mark.parametrize("seed", range(5))
 def test_every_filter_agrees_with_every_move(objective: str, seed: int) -> None:
@@ -99,17 +79,7 @@ def test_every_filter_agrees_with_every_move(objective: str, seed: int) -> None:
     found = search.found()
     assert found.after.waiting_count <= found.before.waiting_count
     assert found.after[:2] < found.before[:2]
-    for key, each in list(state.pods.items()):
-        if each.node and key not in running:
-            put(state, each.spec, "")
-    for move in found.moves:
-        spec = state.pods[move.pod].spec
-        assert (state.pods[move.pod].node or None) == move.source
-        put(state, spec, "")
-        if move.target is not None:
-            verdict = evaluate(state, plan.profile_of(spec), state.pods[move.pod].spec)
-            assert move.target in verdict.feasible, (move, verdict.infeasible.get(move.target))
-            put(state, spec, move.target)
+    make(plan, running, found.moves)
     assert running <= {key for key, each in state.pods.items() if each.node}, "who runs keeps a node"
     assert not {move.pod for move in found.moves} & {"default/kept"}
 

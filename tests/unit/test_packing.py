@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from domain.model.errors import FieldError
-from domain.search.packing import COSTS, Improving, Score
+from domain.search.fragmentation import Shape
+from domain.search.packing import COSTS, Devices, Improving, Score
 
 STEPS = 4_000
+MIX = {Shape(10, 10, 8, 1000): 3, Shape(30, 30, 2, 1000): 1, Shape(5, 5, 0, 0): 1}
+"""Shapes that ask for cpu and memory, both the second resource, and for devices, which are the first one."""
 
 
 class Given(NamedTuple):
@@ -47,6 +50,11 @@ def cost(given: Given, node: np.ndarray, objective: str) -> float:
                 total += float(((used - target) ** 2).sum())
             case "nodes":
                 total += (1 - 0.5 * used.max() ** 2) if holds else 0.0
+            case "fragmentation":
+                free, room = capacity - given.demand[given.kind[node == each]].sum(axis=0)
+                for shape, weight in MIX.items():
+                    is_useful = shape.number > 0 and shape.cpu <= room and shape.number <= free
+                    total += 0.0 if is_useful else max(0.0, float(free)) * weight / sum(MIX.values())
     return total
 
 
@@ -69,7 +77,10 @@ def cluster(seed: int) -> Given:
 
 
 def improving(given: Given, objective: str = "placed", moves_max: int | None = None) -> Improving:
-    return Improving(*given, objective=objective, moves_max=moves_max, seed=len(given.kind))
+    whole = given.capacity[:, 0]
+    none = np.zeros_like(whole)
+    devices = Devices(whole, np.zeros((len(whole), 1), np.int64), none, (0, 1, 1), MIX)
+    return Improving(*given, objective=objective, devices=devices, moves_max=moves_max, seed=len(given.kind))
 
 
 def better(one: Score, other: Score) -> bool:
@@ -171,8 +182,8 @@ def test_who_keeps_its_node_gives_it_to_nobody() -> None:
 @pytest.mark.parametrize(("nodes", "pods"), [(0, 0), (0, 3), (3, 0)])
 def test_where_there_is_nothing_nothing_is_drawn(objective: str, nodes: int, pods: int) -> None:
     kinds, allowed = np.zeros(pods, np.int32), np.ones((1, nodes), np.bool_)
-    node, capacity = np.full(pods, nodes, np.int32), np.ones((nodes, 1), np.int64)
-    search = Improving(capacity, np.array([[1 << 50]]), kinds, node, allowed, objective=objective)
+    node, capacity = np.full(pods, nodes, np.int32), np.ones((nodes, 2), np.int64)
+    search = improving(Given(capacity, np.array([[1 << 50, 1]]), kinds, node, allowed), objective)
     assert search.improve(1_000).waiting_count == pods
 
 
@@ -189,5 +200,7 @@ def test_a_node_with_more_pods_than_a_step_frees_takes_others() -> None:
 
 def test_an_unknown_objective_is_named() -> None:
     given = cluster(0)
-    with pytest.raises(FieldError, match="must be one of placed, balance, nodes, not best"):
+    with pytest.raises(FieldError, match="must be one of placed, balance, nodes, fragmentation, not best"):
         improving(given, "best")
+    with pytest.raises(FieldError, match="fragmentation needs nodes with devices"):
+        Improving(*given, objective="fragmentation")
