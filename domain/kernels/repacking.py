@@ -49,15 +49,15 @@ def draw_below(random, bound):  # type: ignore[no-untyped-def]
 def _unusable_count(packing, layout, node):  # type: ignore[no-untyped-def]
     """Return how many devices of a node a pod of the mix cannot use, on average."""
     of, free, used = packing.devices, layout.free, layout.used
-    count, shared = of.count[node], of.shared_count[node]
-    whole = count - used[node, of.busy_column]
-    for d in range(count):
+    number, shared = of.number[node], of.shared_count[node]
+    whole = number - used[node, of.busy_column]
+    for d in range(number):
         free[d] = WHOLE_DEVICE if shared <= d < shared + whole else 0
         if d < shared:
             free[d] = of.shared[node, d]
     cpu = packing.capacity[node, of.cpu_column] - used[node, of.cpu_column]
     memory = packing.capacity[node, of.memory_column] - used[node, of.memory_column]
-    return of.unit * unusable(packing.mix, cpu, memory, free, count, of.model[node])
+    return of.unit * unusable(packing.mix, cpu, memory, free, number, of.model[node])
 
 
 @function

@@ -30,7 +30,8 @@ class DevicesOf(NamedTuple):
 
     Attributes
     ----------
-    count : int64[N]
+    number : int64[N]
+        How many devices a node has.
     shared_count : int64[N]
         Of how many of them a part is taken by pods that stay.
     shared : int64[N, D]
@@ -43,7 +44,7 @@ class DevicesOf(NamedTuple):
         1 / (thousandths of a device times the weight of the mix).
     """
 
-    count: np.ndarray
+    number: np.ndarray
     shared_count: np.ndarray
     shared: np.ndarray
     model: np.ndarray

@@ -41,7 +41,7 @@ class Devices(NamedTuple):
 
     Attributes
     ----------
-    count : int64[N]
+    number : int64[N]
         How many devices each node has.
     free : int64[N, D]
         Thousandths free of those of which pods that stay take a part; 0 or less stands for all others.
@@ -53,14 +53,15 @@ class Devices(NamedTuple):
         The expected shapes, and how often they come.
     """
 
-    count: np.ndarray
+    number: np.ndarray
     free: np.ndarray
     model: np.ndarray
     columns: tuple[int, int, int]
     mix: Mapping[Shape, int]
 
 
-_NO_DEVICES = Devices(*(np.zeros(shape, np.int64) for shape in (0, (0, 0), 0)), (0, 0, 0), {})
+_NONE = np.zeros(0, np.int64)
+_NO_DEVICES = Devices(_NONE, _NONE.reshape(0, 0), _NONE, (0, 0, 0), {})
 
 
 class Improving:
@@ -191,7 +192,7 @@ def _devices_of(devices: Devices) -> DevicesOf:
     """Return devices as arrays for the kernel, those of which a part is taken first."""
     shared = -np.sort(-np.maximum(devices.free, 0), axis=1)
     return DevicesOf(
-        np.ascontiguousarray(devices.count, np.int64),
+        np.ascontiguousarray(devices.number, np.int64),
         (shared > 0).sum(axis=1),
         np.ascontiguousarray(shared, np.int64),
         np.ascontiguousarray(devices.model, np.int64),
@@ -224,5 +225,5 @@ def _empty(packing: Packing, home: np.ndarray, seed: int) -> Layout:
         totals=np.array([pods_count, 0], np.int64),
         homing=np.zeros(1, np.bool_),
         random=generator(seed),
-        free=np.zeros(packing.devices.count.max(initial=0), np.int64),
+        free=np.zeros(packing.devices.number.max(initial=0), np.int64),
     )

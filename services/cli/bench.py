@@ -59,7 +59,7 @@ Workloads = Annotated[
         "--workload",
         "-w",
         metavar="NAME",
-        help=f"Which one: {', '.join(WorkloadName)}; again for more. [default: openb]",
+        help=f"Which one: {', '.join(WorkloadName)}; again for more. (default: openb)",
     ),
 ]
 Output = Annotated[BenchFormat, typer.Option("--output", "-o", help="How to show it.")]
@@ -141,7 +141,7 @@ def e2e(
 def shards(
     workers: Annotated[
         list[int] | None,
-        typer.Option(min=1, max=64, help="So many workers; again for more. [default: 1, 2, 4]"),
+        typer.Option(min=1, max=64, help="So many workers; again for more. (default: 1, 2, 4)"),
     ] = None,
     shards: Annotated[int, typer.Option(min=1, max=1024, help="Shards, spread over the workers.")] = 4,
     workload: Annotated[
@@ -192,7 +192,7 @@ def shards(
 def preemption(
     nodes: Annotated[
         list[int] | None,
-        typer.Option(min=1, help="So many nodes; again for more. [default: 500, 1000, 5000]"),
+        typer.Option(min=1, help="So many nodes; again for more. (default: 500, 1000, 5000)"),
     ] = None,
     timeout: Annotated[
         float, typer.Option(min=1, help="Seconds after which a measurement is given up.")

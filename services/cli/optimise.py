@@ -23,11 +23,13 @@ from services.config import Settings
 from services.phrases import plural
 
 if TYPE_CHECKING:
+    from domain.model.profiles import Profile
     from services.plan.optimising import Optimised, Search
     from services.plan.plan import Plan
     from services.ports.ledger import LedgerBase, LedgerPart
 
 MOVES_SHOWN_MAX = 20
+SECONDS = 20.0
 _SEARCHING = 0.8
 _STEPS_AT_ONCE = 2_000
 
@@ -64,22 +66,34 @@ def optimise(
     objective: Annotated[
         Objective,
         typer.Option(
-            help="What counts besides the number of pods with a node: nothing, equal use of all nodes, "
-            "few nodes, or few GPUs that the pods could not use."
+            metavar="NAME",
+            help="What counts besides the number of pods with a node: placed (nothing), balance (equal use "
+            "of all nodes), nodes (few of them) or fragmentation (few GPUs that the pods could not use).",
         ),
     ] = Objective.PLACED,
     moves: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Move at most N of the pods that run. [default: any number]"),
+        typer.Option(min=0, metavar="N", help="Move at most N of the pods that run. (default: any number)"),
     ] = None,
     bare: Annotated[
         bool, typer.Option("--bare", help="Move pods without a controller, too: nothing makes them anew.")
     ] = False,
-    seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="Search for so long.")] = 20.0,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1, metavar="S", help="Search for so long. (default: 20; with --trace 120, of a quiet core)"
+        ),
+    ] = None,
     steps: Annotated[
         int | None,
         typer.Option(
             min=1, metavar="N", help="Search for so many steps instead: equal seeds, equal answers."
+        ),
+    ] = None,
+    plots: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="With --trace: draw the way there into it, PNG and SVG (needs matplotlib)."
         ),
     ] = None,
     output: Output = Format.TABLE,
@@ -87,10 +101,10 @@ def optimise(
     """Say which pods would have to move for a better placement; nothing is moved.
 
     Without -f the ledger says what is where: one snapshot, read as a worker reads it, also while workers
-    place. With -f manifests say it, and waiting pods are placed first, as `berth plan` does. A search then
-    frees a few nodes at a time and packs their pods again, and keeps what is better. The answer is never
-    worse than the start, and Ctrl-C keeps the best one so far. The last fifth of the time brings pods back
-    whose move gained nothing.
+    place. With -f manifests or a scenario say it, and waiting pods are placed first, as `berth plan` does. A
+    search then frees a few nodes at a time and packs their pods again, and keeps what is better. The answer
+    is never worse than the start, and Ctrl-C keeps the best one so far. The last fifth of the time brings
+    pods back whose move gained nothing.
 
     A pod stays where it is if its filters look at other pods (spread, affinity, host ports), if it is of a
     gang, if a disruption budget lets nobody go, if no controller would make it anew (but see --bare), or if
@@ -99,10 +113,14 @@ def optimise(
     each one finds its room; they are meant to be made one after another.
     """
     if trace is not None:
-        if data is None or files or profile or moves is not None:
-            raise CommandError("--trace needs --data, and goes with --seconds, --steps, --seed and -o alone")
-        optimise_trace(data, settings.seed, seconds=seconds, steps=steps, output=output)
+        if data is None or files or profile or moves is not None or bare or objective is not Objective.PLACED:
+            raise CommandError(
+                "--trace needs --data, and goes with --seconds, --steps, --seed, --plots and -o alone"
+            )
+        optimise_trace(data, settings.seed, seconds=seconds, steps=steps, plots=plots, output=output)
         return
+    if data is not None or plots is not None:
+        raise CommandError(f"--{'plots' if data is None else 'data'} goes with --trace")
     with inputs.patience():
         if files:
             plan, kept = _of_files(files, profile, settings.seed)
@@ -111,7 +129,7 @@ def optimise(
         search, summary = _begin(
             plan, kept, settings.seed, objective=objective.value, moves_max=moves, bare=bare
         )
-        _improve(search, _by_time(seconds) if steps is None else _by_steps(steps))
+        _improve(search, _by_time(seconds or SECONDS) if steps is None else _by_steps(steps))
     found = search.found()
     if output in (Format.JSON, Format.YAML):
         print_value(_as_json(found, search), output)
@@ -125,14 +143,29 @@ def _of_files(files: list[str], profile: str | None, seed: int) -> tuple[Plan, f
     from services.plan.workloads import expand
 
     scenarios, objects = inputs.read(files)
-    if scenarios:
-        raise CommandError(f"{scenarios[0][0]}: is a scenario; only manifests can be optimised")
     chosen = None if profile is None else inputs.profile_of(profile)
+    if scenarios:
+        if objects.files or len(scenarios) > 1:
+            raise CommandError(f"{scenarios[0][0]}: is a scenario, a cluster of its own; give it alone")
+        return _of_scenario(*scenarios[0], chosen, seed)
     with inputs.at(""):
         plan = inputs.plan_of(expand(objects.given, None), chosen, seed)
         planned = plan.place()
     options.warn([*objects.warnings, *inputs.lost(plan), *plan.notices(planned)])
     return plan, unsafe_to_evict(objects.given)
+
+
+def _of_scenario(
+    place: str, document: dict[str, Any], profile: Profile | None, seed: int
+) -> tuple[Plan, frozenset[str]]:
+    from services.plan.objects import Given
+    from services.plan.optimising import unsafe_to_evict
+    from services.plan.scenario import placed_scenario, unread
+
+    with inputs.at(place):
+        plan, _ = placed_scenario(document, seed=seed, profile=profile)
+    options.warn(f"{place}: {text}" for text in unread(document))
+    return plan, unsafe_to_evict(Given("ADDED", manifest) for manifest in document["objects"])
 
 
 def _of_ledger(settings: Settings, profile: str | None) -> Plan:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _STEPS_AT_ONCE = 100_000
 _LOOKS = 20
 
+SECONDS = 120.0
+"""How long a search lasts that is not told: what one quiet core needs."""
+
 
 class Look(NamedTuple):
     """The best placement at a moment: seconds and steps since the start, its score, and pending instances."""
@@ -34,8 +37,21 @@ class Look(NamedTuple):
     pending: int
 
 
-def optimise_trace(directory: Path, seed: int, *, seconds: float, steps: int | None, output: Format) -> None:
+def optimise_trace(
+    directory: Path,
+    seed: int,
+    *,
+    seconds: float | None,
+    steps: int | None,
+    plots: Path | None,
+    output: Format,
+) -> None:
     """Pack a trace's machines until the time or the steps are over, or until Ctrl-C."""
+    if plots is not None:
+        from services.simulate.drawing import drawing
+        from services.simulate.plots import draw_way
+
+        drawing()  # or say at once what is missing
     from services.plan.contest import judge, peaks_of
     from services.traces.openb import TraceError
     from services.traces.tianchi import read
@@ -46,8 +62,11 @@ def optimise_trace(directory: Path, seed: int, *, seconds: float, steps: int | N
         raise CommandError(str(error)) from None
     with inputs.patience():
         search = peaks_of(trace, seed)
-        way = _improve(search, seconds, steps)
+        way = _improve(search, seconds or SECONDS, steps)
     before, after = judge(trace, trace.machine), judge(trace, search.node)
+    if plots is not None:
+        points = [(look.cpu_seconds, look.score) for look in way if not look.pending]
+        draw_way(plots, "tianchi", points, bound=search.bound()[0])
     if output in (Format.JSON, Format.YAML):
         print_value(_as_json(trace, search, before, after, way), output)
     else:

@@ -52,7 +52,7 @@ def functions(
             "--algorithm",
             "-a",
             metavar="NAME",
-            help=f"Which one: {', '.join(Algorithm)}; again for more. [default: all that are installed]",
+            help=f"Which one: {', '.join(Algorithm)}; again for more. (default: all that are installed)",
         ),
     ] = None,
     function: Annotated[
@@ -61,7 +61,7 @@ def functions(
             "--function",
             "-f",
             metavar="NAME",
-            help=f"On which one: {', '.join(Function)}; again for more. [default: all]",
+            help=f"On which one: {', '.join(Function)}; again for more. (default: all)",
         ),
     ] = None,
     dimensions: Annotated[int, typer.Option(min=2, max=1000, help="Numbers that a position has.")] = 30,
@@ -77,7 +77,7 @@ def functions(
     pulled towards zero: it solves a function whose optimum is there, and fails where it is anywhere else.
     All of them together take some minutes; -f and -a choose.
 
-    scipy-de and scipy-annealing are those of scipy.optimize, which comes with `pip install 'berth[search]'`.
+    scipy-de and scipy-annealing are those of scipy.optimize; they need SciPy.
     """
     from rich.console import Console
     from rich.progress import Progress

@@ -94,7 +94,7 @@ Csv = Annotated[
     Path | None, typer.Option("--csv", metavar="FILE", help="Write all looks, a line for each resource.")
 ]
 Plots = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Draw PNG and SVG pictures into it (berth[plots]).")
+    Path | None, typer.Option(metavar="DIR", help="Draw PNG and SVG pictures into it (needs matplotlib).")
 ]
 
 

@@ -50,7 +50,7 @@ Seed = Annotated[int, typer.Option(min=0, help="The first seed; equal seeds give
 Runs = Annotated[int, typer.Option(min=1, max=1000, help="Settings, each with a seed of its own.")]
 Plots = Annotated[
     Path | None,
-    typer.Option("--plots", metavar="DIR", help="Draw PNG and SVG pictures into it (berth[plots])."),
+    typer.Option("--plots", metavar="DIR", help="Draw PNG and SVG pictures into it (needs matplotlib)."),
 ]
 
 
@@ -62,7 +62,7 @@ def imbalance(
             "--method",
             "-m",
             metavar="NAME",
-            help=f"Which one: {', '.join(MethodName)}; again for more. [default: all]",
+            help=f"Which one: {', '.join(MethodName)}; again for more. (default: all)",
         ),
     ] = None,
     seed: Seed = 1,

@@ -63,7 +63,7 @@ def devices_of(plan: Placed, view: NodeView) -> Devices | None:
     model = np.array([bits[name] for name in names], np.int64)
     mix = typical(_shapes(plan, view, model))
     return Devices(
-        count=table.allocatable[column, : table.count].copy(),
+        number=table.allocatable[column, : table.count].copy(),
         free=np.where(free < DEVICE_ONE, free, 0),
         model=model,
         columns=(busy, CPU, MEMORY),

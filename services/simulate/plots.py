@@ -1,4 +1,4 @@
-"""Draws simulations: what became of the pods and the nodes of a trace over time, a line per profile."""
+"""Draws simulations, what became of the pods and nodes of a trace over time, and the way of a search."""
 
 from __future__ import annotations
 
@@ -24,6 +24,28 @@ def draw(directory: Path, runs: Sequence[Run], *, by_pods: bool) -> list[Path]:
     name = runs[0].trace.replace("/", "-")
     figures = ((f"{name}-pods", _pods(runs, by_pods)), (f"{name}-nodes", _nodes(runs, by_pods)))
     return write(directory, figures)
+
+
+def draw_way(
+    directory: Path, name: str, points: Sequence[tuple[float, float]], *, bound: float
+) -> list[Path]:
+    """Write the way of a search, a picture of its score (how low it is) by processor seconds.
+
+    Parameters
+    ----------
+    points : sequence of (float, float)
+        Processor seconds, and the best score so far.
+    bound : float
+        A score below which there is none.
+    """
+    figure, axes = drawing().subplots(figsize=(7, 4), layout="constrained")
+    axes.plot([at for at, _ in points], [score for _, score in points], label="best so far", **line_style(0))
+    axes.axhline(bound, color="0.45", linestyle="--", linewidth=1, label=f"no score is below {bound:,.0f}")
+    axes.set_xlabel("processor seconds")
+    axes.set_ylabel("score")
+    axes.grid(color="0.9")
+    axes.legend(fontsize="small")
+    return write(directory, ((name, figure),))
 
 
 def _pods(runs: Sequence[Run], by_pods: bool) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import typer
+from rich.text import Text
 from typer.testing import CliRunner
 
 from services import listening
@@ -97,6 +98,15 @@ def test_the_help_breaks_no_word_at_80_columns(name: str) -> None:
     shown = berth(*name.split()[1:], "--help", COLUMNS="80").output
     boxes = [line for line in shown.splitlines() if line.startswith("│")]
     assert [line for line in boxes if re.search(r"<[^> ]*( |$)", line) and "|" in line] == []
+
+
+@pytest.mark.parametrize("name", sorted(dict(commands())))
+def test_the_help_shows_what_it_has_in_brackets(name: str) -> None:
+    """Rich takes them for a style, and leaves them out."""
+    command = dict(commands())[name]
+    texts = [command.help or "", *(getattr(each, "help", None) or "" for each in command.params)]
+    texts = [re.sub(r"\[/?bold\]", "", text) for text in texts]
+    assert [text for text in texts if Text.from_markup(text).plain != text] == []
 
 
 def test_the_help_shows_every_setting() -> None:

@@ -214,9 +214,29 @@ def test_ctrl_c_ends_a_search_by_steps_and_keeps_the_best(
     assert len(asked) == 2
 
 
-def test_a_scenario_is_refused_by_name(tmp_path: Path) -> None:
-    file = tmp_path / "scenario.yaml"
-    file.write_text(yaml.safe_dump({"objects": [node_manifest("n")], "schedule": []}))
+@pytest.mark.parametrize(("safe", "moves"), [("true", 2), ("false", 0)])
+def test_a_scenario_is_optimised_with_its_own_profile(tmp_path: Path, safe: str, moves: int) -> None:
+    """Its pods come as its schedule says. The last one finds its node only where the first one moves away."""
+    web = pod_manifest("web", cpu="1", node_name="large")
+    web["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": safe}
+    nodes = [node_manifest("small", cpu=2), node_manifest("large", cpu=4)]
+    scenario: Json = {
+        "objects": [*nodes, web, pod_manifest("job", cpu="4"), pod_manifest("not-scheduled", cpu="1")],
+        "schedule": ["job"],
+        "profile": {"filters": [{"name": "NodeResourcesFit"}]},
+    }
+    found = answer_of(tmp_path, [scenario], "--bare")
+    assert len(found["moves"]) == moves
+    assert {move["pod"] for move in found["moves"]} <= {"default/web", "default/job"}
+    done = CliRunner().invoke(app, ["optimise", "-f", str(tmp_path / "all.yaml"), "--steps", "9"])
+    assert "2 nodes, 2 pods" in done.stdout
+
+
+@pytest.mark.parametrize("beside", ["scenario", "manifest"])
+def test_a_scenario_is_a_cluster_of_its_own(tmp_path: Path, beside: str) -> None:
+    other = {"objects": [node_manifest("m")]} if beside == "scenario" else node_manifest("m")
+    file = tmp_path / "two.yaml"
+    file.write_text(yaml.safe_dump_all([{"objects": [node_manifest("n"), pod_manifest("p")]}, other]))
     done = CliRunner().invoke(app, ["optimise", "-f", str(file)])
-    assert done.exit_code == 1
-    assert "is a scenario; only manifests can be optimised" in done.output
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "is a scenario, a cluster of its own; give it alone" in " ".join(done.stderr.split())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import yaml
@@ -25,11 +26,12 @@ MODELS = ("A100", "T4")
 def objects(seed: int) -> list[Json]:
     """Return nodes with and without GPUs, shares and whole devices that run, and others that wait."""
     random = Random(seed)
-    made = []
+    made: list[Json] = []
+    asks: dict[str, Any]
     for i in range(8):
-        gpus = 0 if i == 7 else random.choice((2, 4, 8))
-        labels = {MODEL: random.choice(MODELS)} if gpus else {}
-        made.append(node_manifest(f"n{i}", cpu=random.randint(20, 40), labels=labels, **{GPU: gpus}))
+        gpus: dict[str, Any] = {GPU: 0 if i == 7 else random.choice((2, 4, 8))}
+        labels = {MODEL: random.choice(MODELS)} if gpus[GPU] else {}
+        made.append(node_manifest(f"n{i}", cpu=random.randint(20, 40), labels=labels, **gpus))
     for i in range(50):
         if i < 14:
             asks, on, only = {GPU_MILLI: 300} if i < 6 or i > 11 else {GPU: 1}, f"n{i % 7}", None
@@ -81,9 +83,11 @@ def test_whole_devices_move_and_shares_stay(objective: str, seed: int) -> None:
 
 def test_the_command_brings_free_gpus_together(tmp_path: Path) -> None:
     """Two nodes have one of two GPUs free; the pod that waits for two can have them once a pod has moved."""
-    made = [node_manifest(name, **{GPU: 2}) for name in ("a", "b")]
-    made += [pod_manifest(f"on-{name}", cpu=1, node_name=name, **{GPU: 1}) for name in ("a", "b")]
-    made += [pod_manifest(f"more-{i}", cpu=4, **{GPU: 2}) for i in range(3)]  # no node has cpu for one now
+    one: dict[str, Any] = {GPU: 1}
+    two: dict[str, Any] = {GPU: 2}
+    made = [node_manifest(name, **two) for name in ("a", "b")]
+    made += [pod_manifest(f"on-{name}", cpu=1, node_name=name, **one) for name in ("a", "b")]
+    made += [pod_manifest(f"more-{i}", cpu=4, **two) for i in range(3)]  # no node has cpu for one now
     asked = ["--bare", "--steps", "500", "--objective", "fragmentation"]
     done = CliRunner().invoke(app, ["optimise", "-f", written(tmp_path, made), *asked])
     assert done.exit_code == 0, done.output

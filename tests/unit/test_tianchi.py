@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -133,9 +134,34 @@ def test_optimise_packs_a_trace_and_judges_it(folder: Path) -> None:
     assert "2 machines, 3 instances, 3 rules" in shown
 
 
+def test_the_way_there_is_drawn(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    given = ["optimise", "--trace", "tianchi", "--data", str(folder), "--steps", "1000"]
+    done = CliRunner().invoke(app, [*given, "--plots", str(tmp_path / "new")])
+    assert done.exit_code == 0, done.output
+    assert sorted(each.name for each in (tmp_path / "new").iterdir()) == ["tianchi.png", "tianchi.svg"]
+    assert "processor seconds" in (tmp_path / "new" / "tianchi.svg").read_text()
+
+
+def test_pictures_go_with_a_trace(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["optimise", "--plots", str(tmp_path)])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "--plots goes with --trace" in done.stderr
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    given = ["optimise", "--trace", "tianchi", "--data", str(folder), "--plots", str(tmp_path / "none")]
+    done = CliRunner().invoke(app, given)
+    assert "pip install 'berth[plots]'" in " ".join(done.stderr.split())
+    assert not (tmp_path / "none").exists()
+
+
 @pytest.mark.parametrize(
     "given",
-    [["--trace", "tianchi"], ["--trace", "tianchi", "--data", "/nowhere"]],
+    [
+        ["--trace", "tianchi"],
+        ["--trace", "tianchi", "--data", "/nowhere"],
+        ["--trace", "tianchi", "--data", "/nowhere", "--objective", "nodes"],
+        ["--data", "/nowhere"],
+    ],
 )
 def test_what_optimise_needs_is_named(given: list[str]) -> None:
     result = CliRunner().invoke(app, ["optimise", *given])
