@@ -32,6 +32,8 @@ MOVES_SHOWN_MAX = 20
 SECONDS = 20.0
 _SEARCHING = 0.8
 _STEPS_AT_ONCE = 2_000
+_STEPS_AFTER = 20_000
+"""Steps after Ctrl-C, which bring pods home: less than a second."""
 
 
 class Trace(enum.StrEnum):
@@ -49,53 +51,59 @@ class Objective(enum.StrEnum):
     FRAGMENTATION = "fragmentation"
 
 
+TraceOption = Annotated[
+    Trace | None,
+    typer.Option(help="Pack the machines of a trace instead, with low peaks: tianchi, the contest of 2018."),
+]
+DataOption = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="With --trace: the folder with its files.")
+]
+ObjectiveOption = Annotated[
+    Objective,
+    typer.Option(
+        metavar="NAME",
+        help="What counts besides the number of pods with a node: placed (nothing), balance (equal use of "
+        "all nodes), nodes (few of them) or fragmentation (few GPUs that the pods could not use).",
+    ),
+]
+MovesOption = Annotated[
+    int | None,
+    typer.Option(min=0, metavar="N", help="Move at most N of the pods that run. (default: any number)"),
+]
+BareOption = Annotated[
+    bool, typer.Option("--bare", help="Move pods without a controller, too: nothing makes them anew.")
+]
+SecondsOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.1, metavar="S", help="Search for so long. (default: 20; with --trace 120, of a quiet core)"
+    ),
+]
+StepsOption = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Search for so many steps instead: equal seeds, equal answers."),
+]
+PlotsOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="With --trace: draw the way there into it, PNG and SVG (needs matplotlib)."
+    ),
+]
+
+
 @with_settings("seed", *PLACE)
 def optimise(
     settings: Settings,
     files: OptionalFiles = None,
-    trace: Annotated[
-        Trace | None,
-        typer.Option(
-            help="Pack the machines of a trace instead, with low peaks: tianchi, the contest of 2018."
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="With --trace: the folder with its files.")
-    ] = None,
+    trace: TraceOption = None,
+    data: DataOption = None,
     profile: ProfileFile = None,
-    objective: Annotated[
-        Objective,
-        typer.Option(
-            metavar="NAME",
-            help="What counts besides the number of pods with a node: placed (nothing), balance (equal use "
-            "of all nodes), nodes (few of them) or fragmentation (few GPUs that the pods could not use).",
-        ),
-    ] = Objective.PLACED,
-    moves: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="Move at most N of the pods that run. (default: any number)"),
-    ] = None,
-    bare: Annotated[
-        bool, typer.Option("--bare", help="Move pods without a controller, too: nothing makes them anew.")
-    ] = False,
-    seconds: Annotated[
-        float | None,
-        typer.Option(
-            min=0.1, metavar="S", help="Search for so long. (default: 20; with --trace 120, of a quiet core)"
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            min=1, metavar="N", help="Search for so many steps instead: equal seeds, equal answers."
-        ),
-    ] = None,
-    plots: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="With --trace: draw the way there into it, PNG and SVG (needs matplotlib)."
-        ),
-    ] = None,
+    objective: ObjectiveOption = Objective.PLACED,
+    moves: MovesOption = None,
+    bare: BareOption = False,
+    seconds: SecondsOption = None,
+    steps: StepsOption = None,
+    plots: PlotsOption = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Say which pods would have to move for a better placement; nothing is moved.
@@ -129,7 +137,7 @@ def optimise(
         search, summary = _begin(
             plan, kept, settings.seed, objective=objective.value, moves_max=moves, bare=bare
         )
-        _improve(search, _by_time(seconds or SECONDS) if steps is None else _by_steps(steps))
+        _improve(search, objective, _by_time(seconds or SECONDS) if steps is None else _by_steps(steps))
     found = search.found()
     if output in (Format.JSON, Format.YAML):
         print_value(_as_json(found, search), output)
@@ -237,8 +245,11 @@ def _by_steps(steps: int) -> Iterator[_Portion]:
         done += count
 
 
-def _improve(search: Search, portions: Iterator[_Portion]) -> None:
-    """Search until all portions are done, or the user has seen enough."""
+def _improve(search: Search, objective: Objective, portions: Iterator[_Portion]) -> None:
+    """Search until all portions are done, or the user has seen enough; then bring home whom that leaves away.
+
+    Where only the number of pods counts and none waits any more, all that is left is to bring pods home.
+    """
     from rich.console import Console
     from rich.progress import Progress
 
@@ -246,11 +257,15 @@ def _improve(search: Search, portions: Iterator[_Portion]) -> None:
         Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress,
         contextlib.suppress(KeyboardInterrupt),
     ):
-        shown = progress.add_task("", total=1.0)
+        shown, score = progress.add_task("", total=1.0), search.before
         for steps, homing, part in portions:
-            score = search.improve(steps, homing=homing)
+            is_done = objective is Objective.PLACED and score.waiting_count == 0
+            score = search.improve(steps, homing=homing or is_done)
             best = f"{score.waiting_count} wait, {score.moved_count} moved, cost {score.cost:.6g}"
             progress.update(shown, completed=part, description=best)
+        return
+    with contextlib.suppress(KeyboardInterrupt):
+        search.improve(_STEPS_AFTER, homing=True)
 
 
 def _show(found: Optimised, summary: str, search: Search, objective: Objective, *, wide: bool) -> None:

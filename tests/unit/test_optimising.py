@@ -200,18 +200,33 @@ def test_ctrl_c_ends_a_search_by_steps_and_keeps_the_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def improve(self: Search, steps: int, *, homing: bool = False) -> Score:
-        if len(asked) == 2:
+        asked.append((steps, homing))
+        if len(asked) == 3:
             raise KeyboardInterrupt
-        asked.append(steps)
         return first(self, steps, homing=homing)
 
-    asked: list[int] = []
+    asked: list[tuple[int, bool]] = []
     first = Search.improve
     monkeypatch.setattr(Search, "improve", improve)
     manifests = [node_manifest("n"), pod_manifest("job", cpu="1")]
-    found = answer_of(tmp_path, manifests, "--steps", str(10**30), "--moves", str(10**30))
-    assert (found["steps"], found["after"]["waiting_count"]) == (sum(asked), 0)
-    assert len(asked) == 2
+    given = ("--steps", str(10**30), "--moves", str(10**30), "--objective", "nodes")
+    found = answer_of(tmp_path, manifests, *given)
+    assert [homing for _, homing in asked] == [False, False, False, True], "pods come home at the end"
+    done = sum(steps for steps, _ in asked) - asked[2][0]
+    assert (found["steps"], found["after"]["waiting_count"]) == (done, 0)
+
+
+def test_where_nobody_waits_pods_only_come_home(tmp_path: Path) -> None:
+    """A step that leads out of a dead end is for nothing where all pods have a node: nobody moves."""
+    manifests = [node_manifest(f"n{i}", cpu=8) for i in range(4)]
+    for i in range(8):
+        pod = pod_manifest(f"p{i}", cpu="2", node_name=f"n{i % 4}")
+        manifests.append(owned_by("ReplicaSet", pod, "apps/v1"))
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all(manifests))
+    done = CliRunner().invoke(app, ["optimise", "-f", str(file), "--seconds", "0.1", "-o", "json"])
+    found = json.loads(done.stdout)
+    assert (found["moves"], found["after"]["waiting_count"]) == ([], 0)
 
 
 @pytest.mark.parametrize(("safe", "moves"), [("true", 2), ("false", 0)])
