@@ -23,6 +23,7 @@ from domain.kernels.ties import salted
 from domain.model.pods import PodSpec
 from domain.state.cluster import ClusterState
 from domain.state.nodes import NodeEntry
+from domain.state.resources import ResourceIndex
 from domain.state.snapshot import Snapshot
 from domain.state.victims import BudgetsSeen, Victims
 
@@ -181,7 +182,7 @@ class Preemptor:
         ]
         rules = rules_of(program, self._slots, self._victims, self._state, lost, nominated)
         rows = [row for node in without if (row := self._state.table.rows.get(node)) is not None]
-        of = program, self._slots, self._snapshot, self._victims, rules, budgets
+        of = program, self._slots, self._snapshot, self._victims, self._state.resources, rules, budgets
         return _Trial(*of, rows, program.template.priority if below is None else below)
 
 
@@ -194,13 +195,14 @@ class _Trial:
         slots: GroupSlots,
         snapshot: Snapshot,
         victims: Victims,
+        resources: ResourceIndex,
         rules: preempt_arrays.Rules,
         budgets: BudgetsSeen,
         without: Sequence[int],
         below: int,
     ) -> None:
         self._columns, self._victims, self._rules = snapshot.columns, victims, rules
-        self._asked = asked_of(program, slots.groups)
+        self._asked = asked_of(program, slots.groups, resources)
         if without:
             code = self._asked.static_code.copy()
             code[without] = 1  # any but 0 refuses

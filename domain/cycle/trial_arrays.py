@@ -11,8 +11,11 @@ from domain.cycle.program import Program
 from domain.cycle.slots import GroupSlots
 from domain.kernels import arrays as kernel
 from domain.kernels import preempt_arrays
+from domain.model.devices import asked
 from domain.state.cluster import ClusterState
+from domain.state.devices import kept_free
 from domain.state.pod_classes import PodClass
+from domain.state.resources import ResourceIndex
 from domain.state.victims import BudgetsSeen, NoBudgets, Victims
 
 
@@ -41,7 +44,7 @@ class Decided(NamedTuple):
     nominated: Sequence[Nominated] = ()
 
 
-def asked_of(program: Program, groups: kernel.Groups) -> preempt_arrays.Asked:
+def asked_of(program: Program, groups: kernel.Groups, resources: ResourceIndex) -> preempt_arrays.Asked:
     """Return what a group asks of a row, with the columns that this reads once each."""
     slot = program.slot
     demands, limits = int(groups.demand_count[slot]), int(groups.limit_count[slot])
@@ -50,6 +53,7 @@ def asked_of(program: Program, groups: kernel.Groups) -> preempt_arrays.Asked:
     read = [columns, *(groups.limit_column[slot, m, :width] for m, width in enumerate(widths.tolist()))]
     column = np.unique(np.concatenate(read)).astype(np.int32)
     adds = int(groups.add_count[slot])
+    kept, amounts = kept_free(asked(program.template.requests), resources)
     return preempt_arrays.Asked(
         static_code=groups.static_code[groups.static_part[slot]],
         column=column,
@@ -60,8 +64,8 @@ def asked_of(program: Program, groups: kernel.Groups) -> preempt_arrays.Asked:
         limit_value=groups.limit_value[slot, :limits],
         limit_capacity=groups.limit_capacity[slot, :limits],
         limit_percent=groups.limit_percent[slot, :limits],
-        add_column=groups.add_column[slot, :adds],
-        add_value=groups.add_value[slot, :adds],
+        add_column=np.append(groups.add_column[slot, :adds], np.array(kept, dtype=np.int32)),
+        add_value=np.append(groups.add_value[slot, :adds], np.array(amounts, dtype=np.int64)),
     )
 
 

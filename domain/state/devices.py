@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from domain.model.devices import BUSY, DEVICE_ONE, GPU, SHARED, asked
+from domain.model.devices import BUSY, DEVICE_ONE, GPU, SHARED, Ask, asked
 from domain.model.pods import PodSpec
 from domain.state.resources import NOWHERE, ResourceIndex
 
@@ -46,6 +46,20 @@ def derive(
     requested[busy_column, rows] = np.where(has_devices, busy, requested[resources.column(GPU), rows])
     if shared_column != NOWHERE:
         requested[shared_column, rows] = np.where(has_devices, DEVICE_ONE - most, 0)
+
+
+def kept_free(ask: Ask, resources: ResourceIndex) -> tuple[list[int], list[int]]:
+    """Return what a promise keeps free of devices beside the sums of its pod, as columns and values.
+
+    Which devices the pod will get is not known before its victims have left. So a share is kept free on the
+    emptiest device, and that device from pods that want it whole; whole devices are kept from all shares.
+    """
+    is_whole = ask.milli == DEVICE_ONE
+    kept = [(BUSY, 0 if is_whole else ask.number), (SHARED, ask.milli)]
+    there = [
+        (column, value) for name, value in kept if value and (column := resources.column(name)) != NOWHERE
+    ]
+    return [column for column, _ in there], [value for _, value in there]
 
 
 def with_known_devices(pod: PodSpec, known: PodSpec) -> PodSpec:

@@ -11,6 +11,7 @@ import numpy as np
 
 from domain.model.pods import PodTemplate
 from domain.model.timestamps import NEVER_MS
+from domain.state.devices import kept_free
 from domain.state.resources import ResourceIndex
 from domain.state.sums import Sums
 from domain.state.table import NodeTable
@@ -177,11 +178,16 @@ class Nominations:
         self._table.touch(row)
 
     def amounts(self, nomination: Nomination) -> tuple[np.ndarray, np.ndarray]:
-        """Return what a pod would occupy: columns int32[K] and values int64[K]."""
+        """Return what is kept free for a pod: columns int32[K] and values int64[K]."""
         return self.amounts_of(nomination.signature, nomination.template)
 
     def amounts_of(self, signature: bytes, template: PodTemplate) -> tuple[np.ndarray, np.ndarray]:
-        """Return what a pod of a template would occupy, as ``amounts``."""
+        """Return what is kept free for a pod of a template, as ``amounts``."""
         vector = self._sums.vector_of(signature, template)
         count = len(vector.columns) - vector.recent_count
-        return vector.columns[:count], vector.values[:count]
+        columns, values = vector.columns[:count], vector.values[:count]
+        if vector.ask.number:
+            kept, amounts = kept_free(vector.ask, self._resources)
+            columns = np.append(columns, np.array(kept, dtype=np.int32))
+            values = np.append(values, np.array(amounts, dtype=np.int64))
+        return columns, values
