@@ -183,3 +183,8 @@ def devices_in_words(devices: Sequence[int]) -> str:
     """Return ``devices 0 and 3``."""
     *first, last = map(str, devices)
     return f"devices {', '.join(first)} and {last}" if first else f"device {last}"
+
+
+def devices_taken_in_words(taken: Sequence[int]) -> str:
+    """Return ``thousandths taken of each device: 0: 1000, 1: 300``."""
+    return "thousandths taken of each device: " + ", ".join(f"{i}: {milli}" for i, milli in enumerate(taken))

@@ -9,16 +9,18 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from domain.model.devices import DEVICE_ONE, GPU, GPU_MILLI
 from services import bootstrap
 from services.cli.explain import explained, print_pod
+from services.cli.output import say
 from services.cli.source import PAGE, Source, fetch, fetch_all, in_process, send_events
 from services.cli.terminal import echo
 from services.config import Settings, local_user
-from services.phrases import plural, reason_in_words
+from services.phrases import devices_taken_in_words, plural, reason_in_words
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Log, TopicPartition
 from services.ports.store import Store
 from services.processes import Running, serve_up
@@ -139,7 +141,7 @@ async def _report(
     """Print the table, an explained decision and what to try next."""
     waiting = await fetch_all(source, "/v1/pending", None)
     placed = await fetch_all(source, "/v1/pods", None, phase="bound")
-    nodes = (await store.counts()).nodes
+    nodes = await fetch_all(source, "/v1/nodes", None)
     reasons: Counter[str] = Counter()
     for group in waiting:
         code = max(group["reasons"], key=lambda each: group["reasons"][each], default="none")
@@ -151,10 +153,11 @@ async def _report(
             f"{published.decisions / published.seconds:,.0f} (from the first event to the last durable one)"
         )
     rows = [
-        ("nodes", f"{nodes:,}"),
+        ("nodes", f"{len(nodes):,}"),
         ("pods placed", f"{len(placed):,}"),
         ("pods pending", f"{sum(group['count'] for group in waiting):,}"),
         ("  most nodes", "; ".join(why) or "-"),
+        ("GPUs", _gpus([taken for node in nodes for taken in node["devices"]])),
         ("decisions", f"{await _decided(store):,}"),
         ("decisions/s", rate),
     ]
@@ -171,17 +174,41 @@ async def _report(
     if example is not None:
         echo("\nOne decision, explained:\n")
         print_pod(await explained(source, *example))
+    shared = max(
+        nodes, key=lambda node: sum(0 < taken < DEVICE_ONE for taken in node["devices"]), default=None
+    )
+    if shared is not None:
+        echo(f"\nThe GPUs of {shared['name']}, one by one:\n")
+        say(devices_taken_in_words(shared["devices"]))
     chosen = waiting[0]["examples"][0] if waiting else "openb/openb-pod-0042"
     flags = f" --dir {shlex.quote(str(settings.dir))}" if settings.dir else ""
     echo("\nTry next:\n")
-    for command in ("get pending", f"explain pod {chosen}", "get decisions --newest --limit 10 -o wide"):
+    commands = ["get pending", f"explain pod {chosen}", "get decisions --newest --limit 10 -o wide"]
+    if shared is not None:
+        commands.append(f"describe node {shared['name']}")
+    for command in commands:
         echo(f"  {_program()} {command}{flags}")
 
 
+def _parted(node: Mapping[str, Any]) -> int:
+    return sum(0 < taken < DEVICE_ONE for taken in node["devices"])
+
+
+def _gpus(taken: Sequence[int]) -> str:
+    """Return how many GPUs there are, and how much of them pods have, given the thousandths taken of each."""
+    if not taken:
+        return "-"
+    full, free = taken.count(DEVICE_ONE), taken.count(0)
+    percent = 100 * sum(taken) / (DEVICE_ONE * len(taken))
+    parted = len(taken) - full - free
+    return f"{len(taken):,}: {full:,} full, {parted:,} in part, {free:,} free; {percent:.1f} % taken"
+
+
 async def _interesting(source: Source, placed: list[dict[str, Any]]) -> tuple[str, str] | None:
-    """Return a placed pod whose decision had to leave nodes out."""
+    """Return a placed pod whose decision had to leave nodes out: with a share of a GPU, if any has one."""
     best: tuple[str, str] | None = None
-    for pod in placed[:: max(1, len(placed) // 20)]:
+    sharing = [pod for pod in placed if GPU_MILLI in pod["requests"] and GPU not in pod["requests"]]
+    for pod in (sharing or placed)[:: max(1, len(sharing or placed) // 20)]:
         if pod["decision"] is None:
             continue
         best = (pod["namespace"], pod["name"])

@@ -23,7 +23,7 @@ from services.cli.tables import (
 )
 from services.cli.terminal import echo
 from services.config import Settings
-from services.phrases import devices_in_words, plural
+from services.phrases import devices_in_words, devices_taken_in_words, plural
 
 RESOURCES = (
     Column("RESOURCE", lambda item: item["name"]),
@@ -124,9 +124,8 @@ def _node(node: Json) -> None:
         ("Taints", taints(node)),
     )
     _section("Resources", RESOURCES, [_resource(node, name) for name in node["allocatable"]])
-    if devices := node["devices"]:
-        taken = ", ".join(f"{index}: {milli}" for index, milli in enumerate(devices))
-        _lines([f"thousandths taken of each device: {taken}"], 0)
+    if node["devices"]:
+        _lines([devices_taken_in_words(node["devices"])], 0)
     if usage := node["usage"]:
         rows = [{"name": name} | figures for name, figures in usage["resources"].items()]
         _section(f"Measured usage, latest at {usage['at']}", USAGE, rows)

@@ -181,13 +181,15 @@ def test_whoever_stops_reading_early_sees_no_complaint(server_dir: Path) -> None
 def test_the_demo_places_the_trace_and_goes_on_from_its_state(server_dir: Path) -> None:
     first = berth(server_dir, "demo", "--exit", "--port", "0")
     assert first.returncode == 0, first.stderr
-    rows = dict(line.split("\t")[:2] for line in first.stdout.splitlines()[:6])
+    rows = dict(line.split("\t")[:2] for line in first.stdout.splitlines()[:7])
     placed = int(rows["pods placed"].replace(",", ""))
     pending = int(rows["pods pending"].replace(",", ""))
     assert placed + pending == 8152
     assert placed > 7000
     assert int(rows["decisions"].replace(",", "")) >= 8152
     assert "was placed on" in first.stdout
+    assert rows["GPUs"].startswith("6,212: ")
+    assert "thousandths taken of each device: 0: " in first.stdout
     again = berth(server_dir, "demo", "--exit", "--port", "0")
     assert again.returncode == 0, again.stderr
     assert again.stdout.startswith("9,675 of the trace's events were here already")
