@@ -253,9 +253,11 @@ class LedgerPart(msgspec.Struct, frozen=True, kw_only=True):
     """What only the owner of some shards needs of them, read in one snapshot, with the pods' templates.
 
     Records below ``refold_below`` were folded before, and come once more for what they say of pods that are
-    known. ``orphaned`` are keys of placed pods that were told last that their node is gone.
+    known. ``orphaned`` are keys of placed pods that were told last that their node is gone. ``shards_count``
+    counts all shards of the ledger.
     """
 
+    shards_count: int
     offsets: Mapping[tuple[int, str, int], int]
     refold_below: Mapping[tuple[int, str, int], int] = {}
     templates: Mapping[bytes, PodTemplate]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from domain.cycle.schedule import Scheduler
 from domain.model.config import PRIORITY_CLASS
@@ -11,7 +11,7 @@ from domain.model.limits import read_ahead_records_max
 from domain.state.cluster import ClusterState
 from services.codec.decode import Decoded, Decoder
 from services.ports.inbox import InboxRecord
-from services.ports.log import CONFIG_TOPIC, Record
+from services.ports.log import CONFIG_TOPIC, Record, TopicPartition
 from services.worker.book import Book
 
 _NOBODY = -(2**31)
@@ -33,6 +33,7 @@ class Ahead:
         self._value_of = self._state.config.priorities.value_of
         self._decode = Decoder().decode
         self._decoded: list[Decoded] = []
+        self._idle: set[tuple[TopicPartition, int]] = set()
         self._priorities: list[int] = []  # of the first records: that of a pod that waits
         self.records: list[Record] = []
         self.handed: list[InboxRecord] = []
@@ -43,7 +44,15 @@ class Ahead:
             self.handed += [record for record in records if isinstance(record, InboxRecord)]
             records = [record for record in records if not isinstance(record, InboxRecord)]
         self.records += records
-        self._decoded += map(self._decode, records)
+        self._decoded += map(self._read if self._idle else self._decode, records)
+
+    def pass_over(self, idle: Iterable[tuple[TopicPartition, int]]) -> None:
+        """Take nothing from the records at these places but that they were read."""
+        self._idle.update(idle)
+
+    def _read(self, record: Record) -> Decoded:
+        at = TopicPartition(record.topic, record.partition)
+        return Decoded(None, None) if (at, record.offset) in self._idle else self._decode(record)
 
     def drop(self, shards: Collection[int]) -> None:
         """Forget the records of these shards."""
@@ -51,6 +60,7 @@ class Ahead:
         self.records = [self.records[i] for i in kept]
         self._decoded = [self._decoded[i] for i in kept]
         self._priorities.clear()
+        self._idle = {each for each in self._idle if each[0].partition not in shards}
         self.handed = [record for record in self.handed if record.partition not in shards]
 
     def take(self, count: int, handed: Sequence[InboxRecord] = ()) -> None:

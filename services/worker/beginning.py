@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from domain.model.config import ConfigObject
-from domain.model.errors import LogTruncated
+from domain.model.errors import LedgerMismatch, LogTruncated
 from domain.model.limits import poll_records_max
 from services.codec.partition import partition_for
 from services.ports.journal import BATCHES
@@ -73,6 +73,8 @@ async def begin(
     Raises
     ------
     TopicMismatch, Unavailable, Fenced
+    LedgerMismatch
+        Shards were added since the planner was made.
     """
     topics = await check_topics(log, TOPICS, planner.shards_count, drain=drain)
     first = await reader.first_offsets([at for lease in leases for at in partitions_of(lease.shard)])
@@ -100,6 +102,10 @@ async def begin(
         if fault is not None:
             faults.append(fault)
     part = await ledger.load_part(leases)
+    if part.shards_count != planner.shards_count:
+        raise LedgerMismatch(
+            f"the ledger has {part.shards_count} shards, and had {planner.shards_count} when it was read"
+        )
     if faults:
         faults = [
             msgspec.structs.replace(fault, unmentioned=await _missing(planner, part, fault.at, keys))
@@ -157,10 +163,9 @@ class _Span(NamedTuple):
     shards_count: int
 
     def has(self, record: Record, key: bytes) -> bool:
-        """Say whether a record is of this span and its shard: what ended a pod that moved came elsewhere."""
+        """Say whether a record of this span is of its shard: what ended a pod that moved came elsewhere."""
         moved = record.offset < self.moved_below
-        is_here = not moved or partition_for(key, None, self.shards_count) == record.partition
-        return record.offset < self.below and is_here
+        return not moved or partition_for(key, None, self.shards_count) == record.partition
 
 
 async def _read(
@@ -175,6 +180,7 @@ async def _read(
     """
     last: dict[bytes, int] = {}
     alone: list[int] = []
+    idle: int | None = None
     await reader.assign({at: span.first})
     while await reader.position(at) < span.below:
         records = await reader.poll(poll_records_max, timeout_seconds=0.5)
@@ -183,11 +189,17 @@ async def _read(
         elif (end := (await reader.end_offsets())[at]) < span.below:
             raise LogTruncated(f"{at.topic}/{at.partition} ends at {end} and does not hold {span.below - 1}")
         for record in records:
+            if record.offset >= span.below:
+                break
+            idle = None
             if record.key is None:
                 alone.append(record.offset)
             elif span.has(record, record.key):
                 last[record.key] = record.offset
-    return Latest(span.below, frozenset((*last.values(), *alone))), frozenset(last)
+            else:
+                idle = record.offset
+    read = (*last.values(), *alone, *(() if idle is None else (idle,)))
+    return Latest(span.below, frozenset(read), idle), frozenset(last)
 
 
 async def _missing(

@@ -42,10 +42,15 @@ _Key = tuple[int, int, int]
 
 
 class Latest(NamedTuple):
-    """Of the records below ``below`` only those at ``offsets`` count: the latest of each key."""
+    """Of the records below ``below`` only those at ``offsets`` count: the latest of each key.
+
+    ``idle`` is the offset of the very last one where its key has moved: it is read, so that its shard gets
+    behind it, and says nothing.
+    """
 
     below: int
     offsets: frozenset[int]
+    idle: int | None = None
 
 
 class _Lane:
@@ -75,7 +80,7 @@ class _Lane:
     def push_latest(self, records: Iterable[Record], fetched_ms: int) -> None:
         """Push the records of a partition that is read again, without those that others followed."""
         assert self.latest is not None
-        below, offsets = self.latest
+        below, offsets, _ = self.latest
         for record in records:
             if record.offset >= below or record.offset in offsets:
                 self.push(record, fetched_ms)

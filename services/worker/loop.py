@@ -187,6 +187,7 @@ class Loop:
         self.metrics.began(faults)
         with self.memory.growing():
             await self.think(self.planner.take, leases, part)
+        self.planner.ahead.pass_over((at, each.idle) for at, each in latest.items() if each.idle is not None)
         if self.planner.owns_all:
             await self.checkpoints.follow(self.planner, self.metrics.digest_mismatches.inc)
         positions = positions_of(part.offsets)

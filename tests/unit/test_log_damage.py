@@ -20,6 +20,7 @@ from services.codec.partition import partition_for
 from services.ports.ledger import CommitBatch, Committed, NotCommitted
 from services.ports.log import (
     CONFIG_TOPIC,
+    DECISIONS_TOPIC,
     NODES_TOPIC,
     PODS_TOPIC,
     USAGE_TOPIC,
@@ -32,6 +33,7 @@ from services.worker.metrics import WorkerMetrics
 from services.worker.run import Worker, WorkerSettings
 from tests.builders import event_bytes, node_manifest, pod_manifest
 from tests.contract.conftest import SteppingClock
+from tests.simulation.servers import SimulatedDatabase
 
 T = TypeVar("T")
 
@@ -60,11 +62,11 @@ class _Site:
         thing = pod_manifest(name, cpu="10m", uid=name, resource_version=version)
         self.log.add(at, [Entry(f"default/{name}".encode(), event_bytes(kind, thing))])
 
-    async def start(self) -> None:
+    async def start(self, *, drain: bool = False) -> None:
         """Start a worker; one that runs is killed."""
         await self.stop()
         settings = WorkerSettings(
-            name="w", profiles=BUILT_IN_PROFILES, poll_seconds=0.01, topics_seconds=0.01
+            name="w", profiles=BUILT_IN_PROFILES, poll_seconds=0.01, topics_seconds=0.01, drain=drain
         )
         self.registry = CollectorRegistry()
         ledger = MemoryLedger(self.database, self.clock)
@@ -286,6 +288,59 @@ async def test_nobody_comes_back_whose_key_moved_when_shards_were_added() -> Non
     await site.settled()
     await site.stop()
     assert site.placed().keys() == {"x", "y"}
+
+
+async def test_a_partition_of_which_only_moved_keys_are_left_is_read_to_its_end() -> None:
+    """Nobody would get behind it otherwise: it lags for ever, and no shard can be added."""
+    site = _Site(shards=2)
+    await site.log.ensure_topics(topic_specs(2))
+    site.node("a")
+    moved = [name for name in "abcdefgh" if partition_for(f"default/{name}".encode(), None, 2) == 1][:3]
+    for name in moved:
+        site.pod(name)
+    await site.start()
+    await site.settled()
+    row = site.database.offsets[0, PODS_TOPIC, 0]
+    row.moved_below = row.next_offset
+    for name in moved:
+        site.pod(name, 2, "DELETED", TopicPartition(PODS_TOPIC, 1))
+    await site.settled()
+    await site.stop()
+    site.database.tombstones.clear()
+    site.log.cut(PODS, 2)
+    await site.start()
+    await site.settled()
+    site.pod("x")
+    await site.settled()
+    await site.stop()
+    assert site.placed().keys() == {"x"}
+
+
+async def test_a_worker_that_stood_by_while_shards_were_added_reads_the_ledger_anew(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """To a worker that drains, the number of partitions says nothing."""
+    site = _Site()
+    site.database = database = SimulatedDatabase(1, site.clock.now_ms)
+    await site.log.ensure_topics(topic_specs(1))
+    site.node("a")
+    init = MemoryLedger(database, site.clock)
+    leases = await init.acquire("init", 60.0)
+    await site.start(drain=True)
+    async with asyncio.timeout(30):
+        while not any(row.ready for row in database.workers.values()):
+            await asyncio.sleep(0.01)
+    for topic in (NODES_TOPIC, PODS_TOPIC, DECISIONS_TOPIC):
+        site.log.grow(topic, 2)
+    database.lay_down(2)
+    await init.release(leases)
+    for name in "abcdefgh":
+        at = partition_for(f"default/{name}".encode(), None, 2)
+        site.pod(name, at=TopicPartition(PODS_TOPIC, at))
+    await site.settled()
+    assert "the ledger has 2 shards, and had 1 when it was read" in caplog.text
+    assert site.placed().keys() == set("abcdefgh")
+    await site.stop()
 
 
 @pytest.mark.parametrize("topic", [NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, CONFIG_TOPIC])

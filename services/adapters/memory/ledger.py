@@ -344,6 +344,7 @@ def part_of(database: MemoryDatabase, leases: Sequence[Lease]) -> LedgerPart:
     orphaned = [(row.opened.namespace, row.opened.name) for row in own if row.orphaned]
     tombstones.sort(key=lambda t: (t.at_ms, t.namespace, t.name, t.uid))
     return LedgerPart(
+        shards_count=len(database.shards),
         offsets={key: row.next_offset for key, row in database.offsets.items() if key[0] in owned},
         templates=_templates(database, pending),
         pending=sorted(pending, key=lambda p: (p.arrival, p.shard, p.pod_uid)),

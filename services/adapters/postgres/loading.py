@@ -61,7 +61,8 @@ async def load_all(connection: Connection) -> tuple[LedgerBase, LedgerPart]:
         base = await _base(connection)
         owned = range(base.shards_count)
         many = await _all(_part_rows(connection, owned))
-        return base, LedgerPart(**await read_head(connection, owned), **many)
+        head = await read_head(connection, owned)
+        return base, LedgerPart(shards_count=base.shards_count, **head, **many)
 
 
 def _snapshot(connection: Connection) -> Any:
@@ -93,7 +94,8 @@ async def _part(connection: Connection, leases: Sequence[Lease]) -> LedgerPart:
     shards = await connection.fetch(sql.READ_SHARDS, owned)
     if {row["shard"]: row["epoch"] for row in shards} != dict(leases):
         raise Fenced("a shard to load has left the epoch of its lease")
-    return LedgerPart(**await read_head(connection, owned), **await _all(_part_rows(connection, owned)))
+    head, many = await read_head(connection, owned), await _all(_part_rows(connection, owned))
+    return LedgerPart(shards_count=await connection.fetchval(sql.COUNT_SHARDS), **head, **many)
 
 
 async def _all(parts: Mapping[str, AsyncIterator[Any]]) -> dict[str, Any]:
