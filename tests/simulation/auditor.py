@@ -83,9 +83,12 @@ class Auditor:
         same = row is not None and (row.version, row.spec_count, row.deleted) == known
         return same and not claim.is_doubtful
 
-    def _lost_with_gangs(self, batch: CommitBatch, lost: Sequence[NodeClaim]) -> set[int]:
-        """Return the nodes that pods of gangs may have lost with others of theirs, or with the last batch."""
-        found = {claim.id for claim in lost if not self._may_have(claim)}
+    def _lost_with_gangs(self, batch: CommitBatch, lost: Sequence[NodeClaim], beside: Set[int]) -> set[int]:
+        """Return the nodes that pods of gangs may have lost with others of theirs, or with the last batch.
+
+        ``beside`` are those that were lost for what was placed on others.
+        """
+        found = {claim.id for claim in lost if not self._may_have(claim)} | beside
         found |= {claim.id for claim in lost if any(self._may_refuse(g, claim.id) for g in batch.guards)}
         found |= {node for gang in batch.gangs if gang.needed_count > len(gang.nodes) for node in gang.nodes}
         while more := {n for gang in batch.gangs if found & set(gang.nodes) for n in gang.nodes} - found:
@@ -104,13 +107,14 @@ class Auditor:
             self.require(owned, Invariant.STALE_EPOCH_WRITE, f"{s} in epoch {epoch} of another owner")
         raised = {fact.id: fact.changes for fact in batch.facts}
         lost = [claim for claim in batch.claims if claim.id in lost_nodes]
-        beside = not batch.guards and not all(map(self._may_have, lost))
-        with_gangs = self._lost_with_gangs(batch, lost)
+        is_beside = not batch.guards and not all(map(self._may_have, lost))
+        beside = {claim.id for claim in lost if is_beside and not claim.resource_only}
+        with_gangs = self._lost_with_gangs(batch, lost, beside)
         for claim in batch.claims:
             if claim.id in lost_nodes:
                 what = f"{claim.name} is as {claim} saw it"
                 guarded = any(self._may_refuse(guard, claim.id) for guard in batch.guards)
-                with_others = guarded or (beside and not claim.resource_only) or claim.id in with_gangs
+                with_others = guarded or claim.id in with_gangs
                 self.require(with_others or not self._may_have(claim), Invariant.UNFOUNDED_CONFLICT, what)
             else:
                 raised[claim.id] = raised.get(claim.id, 0) + claim.changes

@@ -9,8 +9,13 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-STEPS_MAX = 300_000
-"""A day takes about 10,000 steps of the event loop."""
+STEPS_PER_SECOND_MAX = 20_000
+"""Four workers that follow each other, and their relays, take up to 2,500 steps of the event loop."""
+
+SECONDS_MAX = 3_600.0
+"""A day takes some minutes, and half an hour where a shard is added again and again."""
+
+_LOOKS_EVERY = 100_000
 
 
 class Deadlock(Exception):
@@ -30,7 +35,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def __init__(self) -> None:
         super().__init__()
-        self.steps_count = 0
+        self._steps_count = 0  # since so many steps were looked at last
+        self._looked_seconds = 0.0
         self._now_seconds = 0.0
         self._queue: collections.deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
         self._timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
@@ -41,7 +47,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def end(self) -> None:
         """Cancel the tasks that a day left which was broken off, and close."""
-        self.steps_count = 0
+        self._steps_count = 0
         tasks = asyncio.all_tasks(self)
         for task in tasks:
             task.cancel()
@@ -75,15 +81,24 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             if not timers:
                 raise Deadlock("nothing is scheduled")
             self._now_seconds = max(self._now_seconds, timers[0].when())
-        self.steps_count += 1
-        if self.steps_count > STEPS_MAX:
-            raise Livelock(f"{STEPS_MAX} steps, and it is {self._now_seconds:.3f} s")
+        self._steps_count += 1
+        if self._steps_count >= _LOOKS_EVERY:
+            self._look()
         while timers and timers[0].when() <= self._now_seconds:
             queue.append(heapq.heappop(timers))
         for _ in range(len(queue)):
             handle = queue.popleft()
             if not handle.cancelled():
                 handle._run()
+
+    def _look(self) -> None:
+        """Raise ``Livelock`` where no time passes, or too much of it."""
+        seconds = self._now_seconds - self._looked_seconds
+        if self._steps_count > STEPS_PER_SECOND_MAX * seconds or self._now_seconds > SECONDS_MAX:
+            raise Livelock(
+                f"{self._steps_count} steps in {seconds:.3f} s, and it is {self._now_seconds:.3f} s"
+            )
+        self._steps_count, self._looked_seconds = 0, self._now_seconds
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """A timer that was cancelled is passed over when its time comes."""
