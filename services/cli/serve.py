@@ -48,9 +48,10 @@ async def worker(
     ] = False,
 ) -> None:
     """Fold events, place pods and commit the decisions, until Ctrl-C."""
-    from services.processes import serve_worker
+    from services.processes import leave, serve_worker
 
     await serve_worker(settings, drain=drain)
+    leave()
 
 
 @with_settings(*PLACE, *LEASES, "worker_name", *METRICS)
@@ -71,9 +72,10 @@ async def relay(
             echo(f"shard {shard}: {alarm}")
         echo(f"acknowledged: {plural(len(raised), 'alarm')}")
         return
-    from services.processes import serve_relay
+    from services.processes import leave, serve_relay
 
     await serve_relay(settings)
+    leave()
 
 
 @with_settings(*PLACE)
@@ -87,14 +89,15 @@ async def executor(
     """Delete pods that were evicted, as who runs them would: for tests. Until Ctrl-C."""
     from services import bootstrap
     from services.executor.run import Executor, Positions
-    from services.processes import supervise
+    from services.processes import announced, leave, supervise
 
     async with (
         bootstrap.place(settings, join=True) as at,
         contextlib.aclosing(bootstrap.open_log(at)) as log,
     ):
-        echo("executor is up; Ctrl-C stops it", err=True)
-        await supervise(Executor(log, Positions(positions)).run())
+        line, work = "executor is up; Ctrl-C stops it", Executor(log, Positions(positions)).run()
+        await supervise(announced(line, work))
+    leave()
 
 
 @with_settings(*PLACE, *LISTENING)
