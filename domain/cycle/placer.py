@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from operator import attrgetter
 
 import msgspec
 import numpy as np
@@ -87,12 +88,12 @@ class Placer:
             self._is_home = True
             self._place_all(candidates)
             self._is_home = False
-            at_home = sorted(verdicts[refused_count:], key=_turn)
+            at_home = _in_turn(verdicts[refused_count:])
             del verdicts[refused_count:]
             candidates = [each for each in candidates if not self._state.pods[each[0]].node]
         self._place_all(candidates)
         if len(promises) == promises_before:  # else they stand in the order in which they were made
-            verdicts[start:] = sorted(verdicts[start:], key=_turn)
+            verdicts[start:] = _in_turn(verdicts[start:])
         verdicts[start:start] = at_home
         promises[promises_before:] = [(n + len(at_home), each) for n, each in promises[promises_before:]]
         self._ordered_count = len(verdicts)
@@ -369,5 +370,7 @@ class Placer:
         )
 
 
-def _turn(verdict: Placement | Failure) -> tuple[int, int]:
-    return (-verdict.pod.template.priority, verdict.arrival)
+def _in_turn(verdicts: Sequence[Placement | Failure]) -> list[Placement | Failure]:
+    """Return verdicts by priority, the highest first, then by arrival."""
+    by_arrival = sorted(verdicts, key=attrgetter("arrival"))
+    return sorted(by_arrival, key=attrgetter("pod.template.priority"), reverse=True)

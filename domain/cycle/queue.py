@@ -9,7 +9,7 @@ group, so a million parked pods cost as much as one. Pods of a gang have their t
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
@@ -57,7 +57,7 @@ class Queue:
         self._excluded = Excluded() if excluded is None else excluded
         self._now_ms = 0
         self.groups: dict[GroupKey, WaitingGroup] = {}
-        self.signatures: Counter[bytes] = Counter()  # of the groups
+        self.signatures: defaultdict[bytes, int] = defaultdict(int)  # how many groups have it
         self._line_of: dict[str, Line] = {}
         self._lines = LineUp()
         self._changed = self._lines.changed
@@ -82,9 +82,10 @@ class Queue:
             self.groups[group.key] = group
             self.gangs.join(group)
             self.signatures[pod.signature] += 1
-        line = group.lines.get(pod.namespace)
+        namespace = pod.namespace
+        line = group.lines.get(namespace)
         if line is None:
-            line = group.lines[pod.namespace] = Line(pod.namespace, group)
+            line = group.lines[namespace] = Line(namespace, group)
         line.put(pod.key, arrival, fresh=fresh, lost=lost)
         self._line_of[pod.key] = line
         self._changed[line] = None
