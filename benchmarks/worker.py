@@ -75,7 +75,8 @@ def watched(planner: Planner, ledger: Ledger) -> Stages:
     stages, scheduler, postgres = Stages(), planner.scheduler, inspect.getmodule(type(ledger))
     for owner, name, label in (
         (planner, "plan", "plan"),
-        (planner, "_fold", "plan / decode and fold"),
+        (planner.ahead, "add", "plan / decode"),
+        (planner, "_fold", "plan / fold"),
         (scheduler, "cycle", "plan / cycle"),
         (placing, "place", "plan / cycle / kernel"),
         (Placer, "_take_over", "plan / cycle / explain, count, verdicts"),
