@@ -217,7 +217,7 @@ def _begin(
         objective=objective,
         moves_max=moves_max,
         seed=seed,
-        pinned=pinned_of(plan.state, running, bare=bare) | kept,
+        pinned=pinned_of(plan.state, running, kept, bare=bare),
     )
     return search, f"{plural(nodes_count, 'node')}, {plural(pods_count, 'pod')}"
 
@@ -271,8 +271,10 @@ def _improve(search: Search, objective: Objective, portions: Iterator[_Portion])
 def _show(found: Optimised, summary: str, search: Search, objective: Objective, *, wide: bool) -> None:
     before, after = found.before, found.after
     echo(f"{summary}; {plural(found.steps_count, 'step')} of the search")
-    if found.staying_count:
-        echo(f"{plural(found.staying_count, 'pod')} with a node cannot be moved by a search, or must not be.")
+    if found.staying:
+        echo(f"{plural(sum(found.staying.values()), 'pod')} with a node cannot be moved, or must not be:")
+    for why, count in sorted(found.staying.items(), key=lambda item: (-item[1], item[0])):
+        echo(f"  {count:,} {why}{' (but see --bare)' if 'controller' in why else ''}")
     if found.left_count:
         echo(f"Waiting pods that a search cannot place, not counted below: {found.left_count:,}.")
     rows = [
@@ -305,7 +307,8 @@ def _as_json(found: Optimised, search: Search) -> dict[str, Any]:
         "before": found.before._asdict(),
         "after": found.after._asdict(),
         "deviations": {name: {"before": a, "after": b} for name, a, b in search.deviations()},
-        "staying": found.staying_count,
+        "staying": sum(found.staying.values()),
+        "staying_because": dict(found.staying),
         "left": found.left_count,
         "steps": found.steps_count,
         "moves": [{"pod": m.pod, "from": m.source, "to": m.target, "gain": m.gain} for m in found.moves],

@@ -8,7 +8,8 @@ their static filters allow, and where they have room.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -53,8 +54,8 @@ class Optimised(NamedTuple):
     moves : list of Move
         From what runs to the best placement found, in an order in which each one finds its room. A pod that
         has to make room first has two.
-    staying_count : int
-        Pods with a node that a search cannot move, or must not.
+    staying : mapping of str to int
+        How many pods with a node a search cannot move, or must not, by the reason.
     left_count : int
         Pods that wait and that a search cannot place: they are held, or as those that stay.
     steps_count : int
@@ -64,7 +65,7 @@ class Optimised(NamedTuple):
     before: Score
     after: Score
     moves: list[Move]
-    staying_count: int
+    staying: Mapping[str, int]
     left_count: int
     steps_count: int
 
@@ -82,8 +83,8 @@ class Search:
         A key of ``domain.search.packing.COSTS``.
     moves_max : int, optional
         How many pods that have a node may get another one.
-    pinned : collection of str
-        Keys of pods that must stay where they are.
+    pinned : mapping of str to str
+        Keys of running pods that must stay where they are, and why.
 
     Raises
     ------
@@ -99,12 +100,12 @@ class Search:
         objective: str,
         moves_max: int | None,
         seed: int,
-        pinned: Collection[str] = (),
+        pinned: Mapping[str, str] | None = None,
     ) -> None:
         state = plan.state
         self._state = state
         view = NodeView(state)
-        self._pods, kinds, allowed, demands = _movable(plan, view, pinned)
+        (self._pods, kinds, allowed, demands), self._staying = _movable(plan, view, running, pinned or {})
         count = state.table.count
         node = np.array([_row(state, each) for each in self._pods], np.int32)
         demand = np.stack(demands) if demands else np.zeros((0, len(state.resources)), np.int64)
@@ -151,10 +152,8 @@ class Search:
             for (pod, source, target), gain in zip(steps, gains, strict=True)
         ]
         pods = [each for each in self._state.pods.values() if not each.spec.finished]
-        placed = sum(1 for each in pods if each.node)
-        staying = placed - int((self._planned < self._state.table.count).sum())
-        left = len(pods) - staying - len(self._pods)
-        return Optimised(self.before, self._improving.score, moves, staying, left, self._steps_count)
+        left = len(pods) - self._staying.total() - len(self._pods)
+        return Optimised(self.before, self._improving.score, moves, self._staying, left, self._steps_count)
 
     def deviations(self) -> Iterator[tuple[str, float, float]]:
         """Yield each resource that is asked for, and the standard deviation of its use before and after."""
@@ -215,17 +214,21 @@ def _row(state: ClusterState, entry: PodEntry) -> int:
 _Kinds = tuple[list[PodEntry], list[int], list[np.ndarray], list[np.ndarray]]
 
 
-def pinned_of(state: ClusterState, running: Collection[str], *, bare: bool) -> frozenset[str]:
-    """Return the running pods that live and die with their node: static pods, and those of DaemonSets.
+def pinned_of(
+    state: ClusterState, running: Collection[str], unsafe: Collection[str], *, bare: bool
+) -> dict[str, str]:
+    """Return the running pods that must not move, and why: of nodes and DaemonSets, and ``unsafe`` ones.
 
     Without ``bare`` also those without a controller: nothing makes them anew.
     """
-    found = set()
+    found = {key: "with the annotation safe-to-evict: false" for key in unsafe if key in running}
     for key in running:
         controller = state.pods[key].spec.controller
-        if (controller is None and not bare) or (controller is not None and controller.kind in _OF_NODES):
-            found.add(key)
-    return frozenset(found)
+        if controller is None and not bare:
+            found[key] = "without a controller, which nothing makes anew"
+        elif controller is not None and controller.kind in _OF_NODES:
+            found[key] = "of a DaemonSet, or of the node itself"
+    return found
 
 
 def unsafe_to_evict(given: Iterable[Given]) -> frozenset[str]:
@@ -238,50 +241,65 @@ def unsafe_to_evict(given: Iterable[Given]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _movable(plan: Placed, view: NodeView, pinned: Collection[str]) -> _Kinds:
-    """Return the pods that may move, the kind of each, and each kind's allowed nodes and demands."""
+def _movable(
+    plan: Placed, view: NodeView, running: Collection[str], pinned: Mapping[str, str]
+) -> tuple[_Kinds, Counter[str]]:
+    """Return the pods that may move, the kind of each, and each kind's allowed nodes and demands.
+
+    Beside them, how many pods with a node stay where they are, by the reason.
+    """
     state = plan.state
     budgets = Budgets(state)
     found: _Kinds = ([], [], [], [])
-    numbers: dict[tuple[bytes, int], int | None] = {}
+    staying = Counter[str]()
+    numbers: dict[tuple[bytes, int], int | str] = {}
     for entry in state.pods.values():
-        if (entry.node and entry.node not in state.table.rows) or entry.spec.finished:
+        if entry.spec.finished:
             continue
-        if entry.spec.terminating or entry.spec.key in pinned:
-            continue
-        if any(budgets.allowed[number] <= 0 for number in budgets.of(entry)) and entry.node:
-            continue
-        key = (entry.spec.signature, id(entry.pod_class))
-        if key not in numbers:
-            kind = _kind(state, plan.profile_of(entry.spec), entry.spec, view)
-            numbers[key] = None if kind is None else len(found[2])
-            if kind is not None:
-                found[2].append(kind[0])
-                found[3].append(kind[1])
-        number = numbers[key]
-        if number is not None:
-            found[0].append(entry)
-            found[1].append(number)
-    return found
+        key, why = entry.spec.key, ""
+        if entry.node and entry.node not in state.table.rows:
+            why = "on a node that is not there"
+        elif entry.spec.terminating:
+            why = "being deleted"
+        elif key in pinned:
+            why = pinned[key]
+        elif key in running and any(budgets.allowed[number] <= 0 for number in budgets.of(entry)):
+            why = "with a disruption budget that lets nobody go"
+        else:
+            kind_key = (entry.spec.signature, id(entry.pod_class))
+            if kind_key not in numbers:
+                kind = _kind(state, plan.profile_of(entry.spec), entry.spec, view)
+                numbers[kind_key] = kind if isinstance(kind, str) else len(found[2])
+                if not isinstance(kind, str):
+                    found[2].append(kind[0])
+                    found[3].append(kind[1])
+            number = numbers[kind_key]
+            if not isinstance(number, str):
+                found[0].append(entry)
+                found[1].append(number)
+                continue
+            why = number
+        staying[why] += bool(entry.node)
+    return found, +staying
 
 
 def _kind(
     state: ClusterState, plan: ProfilePlan | None, pod: PodSpec, view: NodeView
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return which nodes a pod's filters allow (bool[N]) and what it asks for (int64[R]); None: it stays."""
-    held = WaitingGroup(pod.signature, pod.template, plan).held_by
-    if plan is None or held or pod.template.gang or plan.fit is None:
-        return None
+) -> tuple[np.ndarray, np.ndarray] | str:
+    """Return which nodes a pod's filters allow (bool[N]) and what it asks for (int64[R]), or why it stays."""
+    if pod.template.gang:
+        return "of a gang"
+    if plan is None or WaitingGroup(pod.signature, pod.template, plan).held_by or plan.fit is None:
+        return "with a profile that no search can follow"
+    if 0 < devices.asked(pod.template.requests).milli < devices.DEVICE_ONE:
+        return "with a share of a device"  # no sum over pods says who fits
     demands = plan.fit[1].demands(pod.template, state.resources)
     is_limited = any(limit.limits(pod.template, state.resources) for _, limit in plan.limits)
-    shares = (
-        0 < devices.asked(pod.template.requests).milli < devices.DEVICE_ONE
-    )  # no sum over pods says who fits
-    if shares or is_limited or not pod.template.requests.keys() <= {asked.name for asked in demands}:
-        return None
+    if is_limited or not pod.template.requests.keys() <= {asked.name for asked in demands}:
+        return "with a profile that no search can follow"
     with compiled_alone(state, plan, pod, view) as alone:
         if alone.program.counted.rules:
-            return None
+            return "with filters that look at other pods"
     allowed = allowed_rows(plan, pod.template, view)
     demand = np.zeros(len(state.resources), np.int64)
     for asked in demands:

@@ -163,6 +163,38 @@ def test_pods_that_are_not_safe_to_evict_stay(tmp_path: Path, said: str, moves: 
     assert len(found["moves"]) == moves
 
 
+def test_who_waits_is_evicted_by_nobody(tmp_path: Path) -> None:
+    """Neither an annotation nor a budget concerns a pod that does not run, also where the plan has a node."""
+    web = owned_by(
+        "ReplicaSet", pod_manifest("web", cpu="1", node_name="large", labels={"app": "x"}), "apps/v1"
+    )
+    waiting = [pod_manifest(f"w{i}", cpu="2", labels={"app": "x"}) for i in range(3)]
+    for each in waiting:
+        each["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    budget = {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "none-may-go", "namespace": "default"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "x"}}},
+    }
+    manifests = [node_manifest("small", cpu=2), node_manifest("large", cpu=5), web, budget, *waiting]
+    found = answer_of(tmp_path, [*manifests, pod_manifest("job", cpu="4")])
+    assert (found["staying"], found["left"]) == (1, 0)
+    assert found["staying_because"] == {"with a disruption budget that lets nobody go": 1}
+
+
+def test_why_pods_stay_is_said(tmp_path: Path) -> None:
+    pods = [pod_manifest(f"p{i}", cpu="1", node_name="n") for i in range(3)]
+    pods[0]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all([node_manifest("n"), *pods]))
+    done = CliRunner().invoke(app, ["optimise", "-f", str(file), "--steps", "10"])
+    assert done.stdout.splitlines()[1:4] == [
+        "3 pods with a node cannot be moved, or must not be:",
+        "  2 without a controller, which nothing makes anew (but see --bare)",
+        "  1 being deleted",
+    ]
+
+
 def test_wide_is_a_table(tmp_path: Path) -> None:
     file = tmp_path / "all.yaml"
     file.write_text(yaml.safe_dump_all([node_manifest("n"), pod_manifest("p")]))
