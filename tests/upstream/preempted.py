@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from domain.cycle.evaluate import Verdict, compiled_alone, evaluate
-from domain.cycle.preemption import Decided, Nominated, Preemptor, may_preempt
+from domain.cycle.preemption import Decided, Nominated, Planned, Preemptor, may_preempt
 from domain.model.pods import DEFAULT_PROFILE
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.plugins.registry import ProfilePlan
@@ -32,8 +34,12 @@ class Found(NamedTuple):
     chosen: str | None
 
 
-def planned(scenario: Json) -> Found | None:
-    """Let the planner make room for the one pod of a scenario; None where a node takes it as it is."""
+def planned(scenario: Json, *, by_node: bool = False) -> Found | None:
+    """Let the planner make room for the one pod of a scenario; None where a node takes it as it is.
+
+    With ``by_node`` the rules over other pods look at the pods that were promised the very node only, as
+    kube-scheduler's do, and at none that were promised another one.
+    """
     state, (name,) = ClusterState(seed=0), scenario["schedule"]
     for i, manifest in enumerate(scenario["objects"]):
         event = event_of(Given("ADDED", manifest, f"objects[{i}]"), lenient=True)
@@ -51,13 +57,25 @@ def planned(scenario: Json) -> Found | None:
             vector = state.sums.vector(state.pods[key].spec)
             alone.snapshot.columns.requested[vector.columns, state.table.rows[node]] += vector.values
         preemptor = Preemptor(state, alone.snapshot, alone.slots)
-        found, _ = preemptor.candidates(alone.program, Decided(Budgets(state), nominated=beside))
+        ask = partial(preemptor.candidates, alone.program)
+        found, _ = ask(Decided(Budgets(state), nominated=beside))
+        if by_node:
+            of = {node: [each for each in beside if each.node == node] for node in state.table.names}
+            plans = {node: ask(Decided(Budgets(state), nominated=some))[0] for node, some in of.items()}
+            found = sorted((e for node, some in plans.items() for e in some if e.node == node), key=_rank)
     if found and not found[0].victims:
         return None
     if not may_preempt(pod, state.nodes, verdict.unresolvable):
         return Found(False, might_help, {}, None)
     candidates = {each.node: (list(each.victims), each.weight.violations) for each in found}
     return Found(True, might_help, candidates, found[0].node if found else None)
+
+
+def _rank(plan: Planned) -> tuple[float, ...]:
+    """Return what orders nodes, but for the seed."""
+    violations, highest, priorities, victims, start_ms = plan.weight
+    later = math.inf if start_ms is None else start_ms
+    return violations, -math.inf if highest is None else highest, priorities, victims, -later
 
 
 def told(verdict: Verdict) -> Found | None:
