@@ -7,6 +7,7 @@ from functools import cache
 from typing import Protocol
 
 from domain.manifests.codes import UNSUPPORTED
+from domain.model.config import GROUP_MARK
 from domain.model.decisions import GangSeen
 from domain.model.limits import gang_members_max
 
@@ -15,7 +16,7 @@ _OF_NO_PLUGIN = {
     "scheduling-gated": "were not tried: the pod still has the gate",
     "unknown-profile": "were not tried: there is no profile",
     "unknown-priority-class": "were not tried: there is no priority class",
-    "gang-unknown": "were not tried: the PodGroup of the pod's gang does not exist",
+    "gang-unknown": "were not tried: the PodGroup, or the Workload's group, of the pod's gang does not exist",
     "gang-incomplete": "were not tried: too few pods of the gang exist",
     "gang-too-large": f"were not tried: more than {gang_members_max:,} pods of the gang wait",
     "gang-promised": "were not tried: nodes are promised to other pods of the gang",
@@ -48,7 +49,9 @@ def _phrases() -> Mapping[str, str]:
     return found
 
 
-NO_POD_GROUP = "there is no such PodGroup"
+def nothing_says(gang: str) -> str:
+    """Return what a gang of a name lacks, of which nothing says how many pods must have a node."""
+    return f"there is no such {'group of a Workload' if GROUP_MARK in gang else 'PodGroup'}"
 
 
 def too_few_exist(count: int, least: int) -> str:
@@ -65,7 +68,7 @@ def gang_in_words(gang: GangSeen, why: str) -> str:
         who = f"{gang.missing}: {why}" if why else f"{gang.missing} finds none"
         why = f"{found} of at least {least} pods find a node{within}; {who}"
     elif not least:
-        why = NO_POD_GROUP
+        why = nothing_says(gang.name)
     elif there < least:
         why = too_few_exist(there, least)
         why += f" beside {gang.elsewhere_count} of other shards" if gang.elsewhere_count else ""

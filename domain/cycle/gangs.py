@@ -11,7 +11,7 @@ import numpy as np
 from domain.cycle.dues import Dues, backoff_ends_ms
 from domain.cycle.groups import GroupKey, Line, Tried, WaitingGroup
 from domain.cycle.turns import Candidate, Works
-from domain.model.config import POD_GROUP, PodGroup
+from domain.model.config import PodGroup
 from domain.model.decisions import GangSeen
 from domain.model.limits import gang_members_max
 from domain.model.resources import PODS
@@ -126,11 +126,7 @@ class Gang:
 
     def renew(self, state: ClusterState) -> None:
         """Look again who waits, who is placed, and whether they can be tried."""
-        namespace, _, name = self.key.partition("/")
-        known = state.config.known.get((POD_GROUP, namespace, name))
-        content = None if known is None else known.content
-        assert content is None or isinstance(content, PodGroup)
-        self.spec = content
+        self.spec = state.config.gang(self.key)
         self.placed, self.elsewhere_count = state.index.gangs.placed(self.key, state.pods, state.own)
         promised = state.nominations.of_gang(self.key)
         self.promised_count = sum(state.is_own_promise(each) for each in promised)
@@ -347,9 +343,8 @@ def _free(state: ClusterState, snapshot: Snapshot, name: str, freed: np.ndarray 
 
 def min_member_of(state: ClusterState, gang: str) -> int | None:
     """Return how many pods of a gang must have a node; None: there is no such PodGroup."""
-    namespace, _, name = gang.partition("/")
-    known = state.config.known.get((POD_GROUP, namespace, name))
-    return known.content.min_member if known is not None and isinstance(known.content, PodGroup) else None
+    spec = state.config.gang(gang)
+    return None if spec is None else spec.min_member
 
 
 def codes_of(short: Mapping[str, int]) -> Sequence[str]:

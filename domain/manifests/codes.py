@@ -11,7 +11,6 @@ TOO_MANY_ANTI_AFFINITY_KEYS = "anti-affinity-keys"
 UNSUPPORTED: Mapping[str, str] = {
     "volume-claims": "volumes by claim",
     "resource-claims": "devices by claim",
-    "scheduling-group": "a scheduling group",
     TOO_MANY_ANTI_AFFINITY_KEYS: (
         f"more than {anti_affinity_keys_per_pod_max} topology keys in the required terms of "
         "spec.affinity.podAntiAffinity"

@@ -16,7 +16,7 @@ from domain.manifests.label_selectors import WireLabelSelector, read_label_selec
 from domain.manifests.metadata import Identity, Labelled, read_labels
 from domain.manifests.priority_class import WirePriorityClass, priority_class_from_wire
 from domain.manifests.volumes import WirePresent
-from domain.model.config import Content, DisruptionBudget, Namespace, PodGroup, Selecting
+from domain.model.config import Content, DisruptionBudget, Namespace, PodGroup, Selecting, Workload
 from domain.model.errors import FieldError
 from domain.model.resources import read_amounts, to_canonical
 from domain.model.selectors import LabelRequirement, LabelSelector
@@ -32,6 +32,7 @@ from domain.model.validation import (
 
 _SHARE = re.compile("(100|[0-9]{1,2})%")
 _PODS_MAX = 2**31 - 1
+_GROUPS_MAX = 8
 
 TOPOLOGY_KEY, TOPOLOGY_MODE = "berth.dev/topology-key", "berth.dev/topology-mode"
 """Annotations of a PodGroup: all of its pods are to be in one domain, or had better be."""
@@ -174,6 +175,25 @@ class WirePodGroup(_Wire, omit_defaults=True):
     spec: WirePodGroupSpec | None = None
 
 
+class WireGroupOfWorkload(msgspec.Struct, omit_defaults=True):
+    """One of the ``podGroups`` of a Workload as it is written."""
+
+    name: str | None = None
+    policy: WirePolicy | None = None
+
+
+class WireGroups(msgspec.Struct, rename="camel", omit_defaults=True):
+    """``spec`` of a Workload as it is written."""
+
+    pod_groups: list[WireGroupOfWorkload] | None = None
+
+
+class WireGroupsObject(_Wire, omit_defaults=True):
+    """A Workload of ``scheduling.k8s.io`` as it is written."""
+
+    spec: WireGroups | None = None
+
+
 class Reader(NamedTuple):
     """How a kind is written, and how it is read; ``read`` takes what is written, and the object's path."""
 
@@ -282,18 +302,35 @@ def _pod_group(wire: WirePodGroup, path: str) -> PodGroup:
 
 def _policy(spec: WirePodGroupSpec, path: str) -> tuple[int, str]:
     """Return how many pods must have a node, and in one domain of which key all are to be."""
-    policy, constraints = spec.scheduling_policy or WirePolicy(), spec.scheduling_constraints
-    at = f"{path}.schedulingPolicy"
-    if (policy.gang is None) == (policy.basic is None):
-        raise FieldError(at, "has not exactly one policy; allowed is gang or basic")
-    least = 1
-    if policy.gang is not None:
-        least = check_range(policy.gang.min_count or 0, 1, _PODS_MAX, f"{at}.gang.minCount")
+    least = _least(spec.scheduling_policy, f"{path}.schedulingPolicy")
+    constraints = spec.scheduling_constraints
     keys = [] if constraints is None else constraints.topology or []
     at = f"{path}.schedulingConstraints.topology"
     if len(keys) > 1:
         raise FieldError(at, f"has {len(keys)} constraints; allowed is one")
     return least, check_label_key(keys[0].key or "", f"{at}[0].key") if keys else ""
+
+
+def _least(policy: WirePolicy | None, path: str) -> int:
+    """Return how many pods must have a node under a policy of Kubernetes."""
+    gang, basic = (None, None) if policy is None else (policy.gang, policy.basic)
+    if (gang is None) == (basic is None):
+        raise FieldError(path, "has not exactly one policy; allowed is gang or basic")
+    return 1 if gang is None else check_range(gang.min_count or 0, 1, _PODS_MAX, f"{path}.gang.minCount")
+
+
+def _groups(wire: WireGroupsObject, path: str) -> Workload:
+    """Return the pod groups of a Workload (v1alpha1 of Kubernetes 1.35, its types and validation)."""
+    given, path = (wire.spec or WireGroups()).pod_groups or [], f"{path}.spec.podGroups"
+    if not 1 <= len(given) <= _GROUPS_MAX:
+        raise FieldError(path, f"has {len(given)} groups; allowed are 1 to {_GROUPS_MAX}")
+    found: dict[str, int] = {}
+    for i, each in enumerate(given):
+        name = check_dns_label(each.name or "", f"{path}[{i}].name")
+        if name in found:
+            raise FieldError(f"{path}[{i}].name", f"{shown(name)} names a group before it, too")
+        found[name] = _least(each.policy, f"{path}[{i}].policy")
+    return Workload(pod_groups=found)
 
 
 def _unread(spec: WirePodGroupSpec) -> Iterator[tuple[str, bool]]:
@@ -323,6 +360,7 @@ READERS: Mapping[str, Reader] = {
     "Namespace": Reader(WireNamespace, _namespace),
     "PodDisruptionBudget": Reader(WireBudget, _budget),
     "PodGroup": Reader(WirePodGroup, _pod_group),
+    "Workload": Reader(WireGroupsObject, _groups),
     "Service": Reader(WireService, _service),
     "ReplicationController": Reader(WireReplicationController, _replication_controller),
     "ReplicaSet": Reader(WireWorkload, _workload),

@@ -96,7 +96,7 @@ POD_SPEC = Shape(
         _honoured("volumes", "in part, see below"),
         _held("resourceClaims", "resource-claims", "devices by dynamic resource allocation"),
         _honoured("schedulingGroup", "names the PodGroup of its gang; before the label"),
-        _held("workloadRef", "scheduling-group", "the same in Kubernetes 1.35"),
+        _honoured("workloadRef", "names the group of a Workload of Kubernetes 1.35; before the label"),
         _ignored(
             "runtimeClassName",
             "runtime-class",

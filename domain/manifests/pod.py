@@ -17,6 +17,7 @@ from domain.manifests.constraints import (
     read_tolerations,
 )
 from domain.manifests.devices import check_asked
+from domain.manifests.gang_names import WireSchedulingGroup, WireWorkloadRef, gang_name
 from domain.manifests.metadata import PodMeta
 from domain.manifests.ports import WirePort, read_ports
 from domain.manifests.requests import (
@@ -90,12 +91,6 @@ class WireGate(msgspec.Struct, gc=False, omit_defaults=True):
     name: str | None = None
 
 
-class WireSchedulingGroup(msgspec.Struct, rename="camel", omit_defaults=True):
-    """``schedulingGroup`` as it is written."""
-
-    pod_group_name: str | None = None
-
-
 class WirePodSpec(msgspec.Struct, rename="camel", omit_defaults=True):
     """``spec`` of a Pod as it is written."""
 
@@ -118,7 +113,7 @@ class WirePodSpec(msgspec.Struct, rename="camel", omit_defaults=True):
     volumes: list[WireVolume] | None = None
     resource_claims: list[WirePresent] | None = None
     scheduling_group: WireSchedulingGroup | None = None
-    workload_ref: WirePresent | None = None
+    workload_ref: WireWorkloadRef | None = None
     runtime_class_name: str | None = None
 
 
@@ -192,15 +187,8 @@ def template_from_wire(
         ignored=tuple(_ignored(spec)) if asks_more else (),
         volume_images=_volume_images(spec.volumes, f"{path}.volumes") if spec.volumes else (),
         features=tuple(_features(spec)),
-        gang=_group_name(spec.scheduling_group, f"{path}.schedulingGroup"),
+        gang=gang_name(spec.scheduling_group, spec.workload_ref, path),
     )
-
-
-def _group_name(group: WireSchedulingGroup | None, path: str) -> str:
-    """Return the name of the pod's PodGroup, which is in its namespace."""
-    if group is None or group.pod_group_name is None:
-        return ""
-    return check_subdomain(group.pod_group_name, f"{path}.podGroupName")
 
 
 def _asks_more(spec: WirePodSpec) -> bool:
@@ -214,7 +202,6 @@ def _asks_more(spec: WirePodSpec) -> bool:
     return bool(
         spec.volumes
         or spec.resource_claims
-        or spec.workload_ref
         or spec.runtime_class_name
         or any(each.operator in COMPARING for each in spec.tolerations or ())
     )
@@ -237,8 +224,6 @@ def _unsupported(spec: WirePodSpec) -> Iterator[str]:
         for each in (spec, *(spec.containers or ()), *(spec.init_containers or ()))
     ):
         yield "resource-claims"
-    if spec.workload_ref is not None:
-        yield "scheduling-group"
 
 
 def _ignored(spec: WirePodSpec) -> Iterator[str]:

@@ -14,6 +14,10 @@ NAMESPACE = "Namespace"
 SERVICE = "Service"
 DISRUPTION_BUDGET = "PodDisruptionBudget"
 POD_GROUP = "PodGroup"
+WORKLOAD = "Workload"
+
+GROUP_MARK = ":"
+"""Stands in a gang's name between its Workload, group and replica; no object has it in its own name."""
 
 
 class Namespace(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,13 +68,23 @@ class PodGroup(msgspec.Struct, frozen=True, kw_only=True):
     ignored: tuple[str, ...] = ()
 
 
-Content = PriorityClass | Namespace | Selecting | DisruptionBudget | PodGroup
+class Workload(msgspec.Struct, frozen=True, kw_only=True):
+    """A Workload of Kubernetes 1.35: by name of each of its pod groups, how many pods must have a node.
+
+    Each group, and each replica of it that pods name, is a gang of its own.
+    """
+
+    pod_groups: dict[str, int] = {}
+
+
+Content = PriorityClass | Namespace | Selecting | DisruptionBudget | PodGroup | Workload
 
 CONTENTS: Mapping[str, type[Content]] = {
     PRIORITY_CLASS: PriorityClass,
     NAMESPACE: Namespace,
     DISRUPTION_BUDGET: DisruptionBudget,
     POD_GROUP: PodGroup,
+    WORKLOAD: Workload,
     SERVICE: Selecting,
     "ReplicationController": Selecting,
     "ReplicaSet": Selecting,
@@ -106,3 +120,18 @@ class ConfigObject(msgspec.Struct, frozen=True, kw_only=True):
     def is_forgotten(self) -> bool:
         """Whether nothing of it is to be remembered."""
         return self.content is None and self.resource_version is None
+
+
+def gang_object(name: str) -> tuple[str, str]:
+    """Return kind and name of the object that says of a gang, in the same namespace, what holds for it."""
+    workload, mark, _ = name.partition(GROUP_MARK)
+    return (WORKLOAD, workload) if mark else (POD_GROUP, name)
+
+
+def gang_spec(content: Content | None, name: str) -> PodGroup | None:
+    """Return what an object says of the gang of a name; None: there is no such object, or no such group."""
+    if isinstance(content, Workload):
+        least = content.pod_groups.get(name.split(GROUP_MARK)[1])
+        return None if least is None else PodGroup(min_member=least)
+    assert content is None or isinstance(content, PodGroup)
+    return content

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from domain.model.config import PRIORITY_CLASS, ConfigObject, Content
+from domain.model.config import (
+    PRIORITY_CLASS,
+    ConfigObject,
+    Content,
+    PodGroup,
+    gang_object,
+    gang_spec,
+)
 from domain.model.events import ConfigDeleted, ConfigEvent, ConfigUpserted, PodUpserted
 from domain.model.limits import (
     config_gone_max,
@@ -67,6 +74,13 @@ class Config:
             return pod
         known = pods.get(pod.key)
         return self.priorities.settle(pod, asked, None if known is None else known.spec)
+
+    def gang(self, gang: str) -> PodGroup | None:
+        """Return what holds for a gang (as ``namespace/name``); None: nothing says so."""
+        namespace, _, name = gang.partition("/")
+        kind, of = gang_object(name)
+        known = self.known.get((kind, namespace, of))
+        return None if known is None else gang_spec(known.content, name)
 
     def _resolve(self, entry: PodEntry) -> Change:
         before = entry.spec

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 
+from domain.model.config import GROUP_MARK
 from domain.state.pods import PodEntry
 
 
@@ -15,12 +16,16 @@ class GangMembers:
 
     def __init__(self) -> None:
         self._members: dict[str, dict[str, None]] = {}
+        self._of_object: dict[str, dict[str, None]] = {}  # by PodGroup or Workload
         self.changed: dict[str, None] = {}
 
     def enter(self, gang: str, key: str) -> None:
         """Take a pod that names a gang; "" is none."""
         if gang:
-            self._members.setdefault(gang, {})[key] = None
+            if gang not in self._members:
+                self._members[gang] = {}
+                self._of_object.setdefault(gang.partition(GROUP_MARK)[0], {})[gang] = None
+            self._members[gang][key] = None
             self.changed[gang] = None
 
     def leave(self, gang: str, key: str) -> None:
@@ -30,7 +35,15 @@ class GangMembers:
             del members[key]
             if not members:
                 del self._members[gang]
+                of = gang.partition(GROUP_MARK)[0]
+                del self._of_object[of][gang]
+                if not self._of_object[of]:
+                    del self._of_object[of]
             self.changed[gang] = None
+
+    def of_object(self, name: str) -> list[str]:
+        """Return the gangs with members of a PodGroup or a Workload (as ``namespace/name``)."""
+        return [*self._of_object.get(name, ())]
 
     def placed(
         self, gang: str, pods: Mapping[str, PodEntry], shards: Container[int]

@@ -1,4 +1,4 @@
-"""What Namespaces, Services, owners of pods, budgets and PodGroups say: which pods they mean from outside."""
+"""What Namespaces, Services, owners, budgets, PodGroups and Workloads say: which pods they mean."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from domain.model.config import (
     NAMESPACE,
     POD_GROUP,
     SERVICE,
+    WORKLOAD,
     ConfigObject,
     DisruptionBudget,
     Namespace,
@@ -46,13 +47,14 @@ class Selectors:
         return self._selectors.get((controller.kind, namespace), {}).get(controller.name)
 
     def put(self, thing: ConfigObject) -> None:
-        """Let an object be in force, or no longer. Cost: O(1)."""
+        """Let an object be in force, or no longer. Cost: O(1), of a Workload O(its gangs)."""
         if thing.kind == NAMESPACE:
             self._put_namespace(thing)
         elif thing.kind == DISRUPTION_BUDGET:
             self._put_budget(thing)
-        elif thing.kind == POD_GROUP:
-            self._index.gangs.changed[f"{thing.namespace}/{thing.name}"] = None
+        elif thing.kind in (POD_GROUP, WORKLOAD):
+            gangs = self._index.gangs
+            gangs.changed |= dict.fromkeys(gangs.of_object(f"{thing.namespace}/{thing.name}"))
         elif thing.kind == SERVICE or thing.kind in CONTROLLERS:
             self._put_selector(thing)
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Request, Response
 from msgspec import Struct, convert
 from msgspec.structs import asdict
 
-from domain.model.config import PodGroup
+from domain.model.config import CONTENTS, PodGroup, gang_object, gang_spec
 from services.api.answers import Page, Pod
 from services.api.answers_decisions import INSTANT, QUANTITIES, about
 from services.api.contract import answering
@@ -17,21 +17,20 @@ from services.api.failures import json_answer
 from services.api.formats import cursor, instant, parse_gang, quantities
 from services.api.routes import NAME_MAX, Cursor, Limit, Namespace, found_answer, seen_store
 from services.api.views import PODS_SHOWN_MAX, list_pods
-from services.phrases import NO_POD_GROUP, reasons_in_words, too_few_exist
+from services.phrases import nothing_says, reasons_in_words, too_few_exist
 from services.ports.store import GangState, PodFilter, Store
 
-GangNamespace = Annotated[str, Path(description="Namespace of the PodGroup", max_length=NAME_MAX)]
-GangName = Annotated[str, Path(description="Name of the PodGroup", max_length=NAME_MAX)]
+GangNamespace = Annotated[str, Path(description="Namespace of the gang", max_length=NAME_MAX)]
+_NAMED = "Name of the PodGroup, or `WORKLOAD:GROUP`, or `WORKLOAD:GROUP:REPLICA`"
+GangName = Annotated[str, Path(description=_NAMED, max_length=2 * NAME_MAX)]
 
 
 class Gang(Struct, kw_only=True):
-    """The pods of a PodGroup, which are placed together or not at all."""
+    """The pods of a PodGroup, or of a Workload's group, which are placed together or not at all."""
 
-    namespace: Annotated[str, about("Namespace of the PodGroup")]
-    name: Annotated[str, about("Name of the PodGroup")]
-    min_member: Annotated[
-        int | None, about("So many of its pods must have a node; null: there is no such PodGroup")
-    ]
+    namespace: Annotated[str, about("Namespace of the gang")]
+    name: Annotated[str, about(_NAMED)]
+    min_member: Annotated[int | None, about("So many of its pods must have a node; null: nothing says so")]
     members: Annotated[int, about("Pods that name it and have a node or wait for one")]
     placed: Annotated[int, about("How many of them have a node")]
     waiting: Annotated[int, about("How many of them wait")]
@@ -71,7 +70,10 @@ class GangPage(Page[Gang]):
 
 
 def _spec(row: GangState) -> PodGroup | None:
-    return None if row.object is None else convert(row.object, PodGroup)
+    if row.object is None:
+        return None
+    kind, _ = gang_object(row.name)
+    return gang_spec(convert(row.object, CONTENTS[kind]), row.name)
 
 
 def _gang(row: GangState) -> Gang:
@@ -93,7 +95,7 @@ def _why(row: GangState, spec: PodGroup | None) -> str:
     """Return what a gang lacks: pods, or what its first pod without a node lacks."""
     there = row.placed_count + row.waiting_count
     if spec is None:
-        return NO_POD_GROUP
+        return nothing_says(row.name)
     if there < spec.min_member:
         return too_few_exist(there, spec.min_member)
     if row.reasons is None:

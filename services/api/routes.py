@@ -64,7 +64,7 @@ def _split_gang(gang: str | None, namespace: str | None) -> tuple[str | None, st
         return namespace, None
     of, _, name = gang.partition("/")
     if not name or namespace not in (None, of):
-        raise FieldError("gang", f"{shown(gang)} names no gang; namespace/name of a PodGroup is allowed")
+        raise FieldError("gang", f"{shown(gang)} names no gang; namespace/name of one is allowed")
     return of, name
 
 

@@ -46,6 +46,7 @@ CONFIG_NAMES: dict[str, tuple[str, ...]] = {
     "Job": ("jobs", "job"),
     "PodDisruptionBudget": ("poddisruptionbudgets", "poddisruptionbudget", "pdb"),
     "PodGroup": ("podgroups", "podgroup", "pg"),
+    "Workload": ("workloads", "workload"),
     "PriorityClass": ("priorityclasses", "priorityclass", "pc"),
 }
 """The kinds of configuration objects, by the names that kubectl gives them."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from domain.model.config import WORKLOAD
 from services.codec.envelope import KINDS, versions_of
 from services.plan.spelling import meant
 
@@ -26,6 +27,7 @@ SELECTING = tuple(kind for kind in WORKLOADS if kind in KINDS)
 
 CONFIGURATION = "KubeSchedulerConfiguration"
 _CONFIGURATION_GROUP = "kubescheduler.config.k8s.io"
+_TEMPLATES = f"{WORKLOAD}.scheduling.k8s.io"
 _KNOWN = (*KINDS, *WORKLOADS, CONFIGURATION)
 
 
@@ -47,6 +49,8 @@ def use_of(manifest: Any) -> Use:
     group = _group(api_version) if isinstance(api_version, str) and api_version else None
     if kind in WORKLOADS and group in (None, WORKLOADS[kind]):
         return Use.WORKLOAD
+    if kind == WORKLOAD and api_version and api_version not in versions_of(kind):
+        return Use.NONE  # of v1alpha2: a controller makes PodGroups of it, which are used
     if kind in KINDS and group in (None, *map(_group, versions_of(kind))):
         return Use.EVENT
     if kind == CONFIGURATION and group in (None, _CONFIGURATION_GROUP):
@@ -59,11 +63,12 @@ class Skipped:
 
     def __init__(self) -> None:
         self._selecting: Counter[str] = Counter()
+        self._templates = 0
         self._counts: dict[Use, Counter[str]] = {Use.NONE: Counter(), Use.WORKLOAD: Counter()}
 
     def __bool__(self) -> bool:
         """Whether anything was passed over."""
-        return any(self._counts.values())
+        return any(self._counts.values()) or self._templates > 0
 
     def add(self, manifest: Mapping[str, Any]) -> None:
         """Count an object."""
@@ -71,6 +76,9 @@ class Skipped:
         kind = str(manifest.get("kind"))
         if use is Use.NONE and kind in _KNOWN:  # of another API group
             kind = f"{kind}.{_group(manifest['apiVersion'])}"
+            if kind == _TEMPLATES:
+                self._templates += 1
+                return
         self._counts[use][kind] += 1
 
     def add_selecting(self, manifest: Mapping[str, Any]) -> None:
@@ -89,6 +97,11 @@ class Skipped:
             found.append(
                 f"skipped {counted(workloads.items())}: a controller turns such an object into pods; "
                 "`berth plan` shows where they would go"
+            )
+        if self._templates:
+            found.append(
+                f"skipped {counted([(WORKLOAD, self._templates)])}: a controller makes PodGroups of such an "
+                f"object, and these are read; only a Workload of {versions_of(WORKLOAD)[0]} is read itself"
             )
         if others := self._counts[Use.NONE]:
             found.append(f"skipped {counted(others.items())}: nothing to place")

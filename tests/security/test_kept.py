@@ -87,6 +87,7 @@ def corpus() -> Iterator[dict[str, Any]]:
     yield leaky_pod("q", affinity={"podAffinity": near}, tolerations=[{"key": "a", "tolerationSeconds": 3}])
     yield leaky_pod("r", initContainers=[{"restartPolicy": "Always"}], overhead={"cpu": "1"}, priority=5)
     yield leaky_pod("s", resources={"claims": [{"name": "g"}]}, schedulingGroup={"podGroupName": "g"})
+    yield leaky_pod("t", workloadRef={"name": "w", "podGroup": "g", "podGroupReplicaKey": "k"})
 
 
 @pytest.mark.parametrize("event_type", ["ADDED", "DELETED"])

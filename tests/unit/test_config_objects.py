@@ -16,6 +16,7 @@ from domain.model.config import (
     Namespace,
     PodGroup,
     Selecting,
+    Workload,
 )
 from domain.model.events import ConfigDeleted, ConfigUpserted, PodUpserted
 from domain.model.limits import config_gone_max, config_objects_max
@@ -98,6 +99,10 @@ CONTENT: dict[str, tuple[Json, Content]] = {
         DisruptionBudget(
             selector=WEB, min_available="50%", disruptions_allowed=2, disrupted=("web-0", "web-1")
         ),
+    ),
+    "Workload": (
+        manifest("Workload", spec={"podGroups": [{"name": "g", "policy": {"gang": {"minCount": 4}}}]}),
+        Workload(pod_groups={"g": 4}),
     ),
     "PodGroup": (
         manifest(

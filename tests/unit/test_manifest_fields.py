@@ -51,7 +51,6 @@ ASKS: dict[str, list[Json]] = {
         {"containers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}]},
         {"initContainers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}]},
     ],
-    "unsupported:scheduling-group": [{"workloadRef": {"name": "w", "podGroup": "g"}}],
     "unsupported:anti-affinity-keys": [
         {"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": f"k{i}"} for i in range(9)]}}}
     ],

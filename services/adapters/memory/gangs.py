@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from domain.model.config import POD_GROUP
+from domain.model.config import POD_GROUP, gang_object
 from services.adapters.memory.database import MemoryDatabase
 from services.ports.store import GangState
 
@@ -24,18 +24,20 @@ def gangs_of(database: MemoryDatabase, sees: Callable[[str], bool]) -> Iterator[
             of = row.opened.namespace, row.opened.gang
             placed[of] = placed.get(of, 0) + 1
     objects = {
-        (row.namespace, row.name): row.object
+        (row.kind, row.namespace, row.name): row.object
         for row in database.config_objects.values()
-        if row.kind == POD_GROUP and row.object is not None
+        if row.object is not None
     }
-    for name in sorted(objects.keys() | waiting.keys()):
+    groups = {(namespace, name) for kind, namespace, name in objects if kind == POD_GROUP}
+    for name in sorted(groups | waiting.keys()):
         if sees(name[0]):
-            groups = {(shard, signature) for _, shard, signature in waiting.get(name, ())}
-            known = [why for each in groups if (why := database.pending_groups.get(each))]
+            tried = {(shard, signature) for _, shard, signature in waiting.get(name, ())}
+            known = [why for each in tried if (why := database.pending_groups.get(each))]
             why = min(known, key=lambda each: (each.unresolvable, -each.at_ms, each.signature), default=None)
+            kind, named = gang_object(name[1])
             yield GangState(
                 *name,
-                object=objects.get(name),
+                object=objects.get((kind, name[0], named)),
                 placed_count=placed.get(name, 0),
                 waiting_count=len(waiting.get(name, ())),
                 since_ms=min((since_ms for since_ms, _, _ in waiting.get(name, ())), default=None),

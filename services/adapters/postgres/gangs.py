@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from domain.model.config import POD_GROUP
+from domain.model.config import GROUP_MARK, POD_GROUP, WORKLOAD
 from services.adapters.postgres import schema as t
 from services.adapters.postgres.selects import within
 
@@ -33,7 +33,12 @@ def page_of_gangs(
     waiting = waiting.where(*_asked(w.namespace, w.gang, *conditions)).order_by(w.namespace, w.gang)
     named = sa.union(*(sa.select(each.limit(limit).subquery()) for each in (groups, waiting))).subquery()
     some = sa.select(named).order_by(named.c.namespace, named.c.name).limit(limit).subquery("some")
-    of = sa.and_(c.kind == POD_GROUP, c.namespace == some.c.namespace, c.name == some.c.name)
+    kind = sa.case((sa.func.strpos(some.c.name, GROUP_MARK) > 0, WORKLOAD), else_=POD_GROUP)
+    of = sa.and_(
+        c.kind == kind,
+        c.namespace == some.c.namespace,
+        c.name == sa.func.split_part(some.c.name, GROUP_MARK, 1),
+    )
     own = [w.namespace == some.c.namespace, w.gang == some.c.name]
     p = t.placements.c
     placed = sa.select(sa.func.count()).where(p.namespace == some.c.namespace, p.gang == some.c.name, _OPEN)
