@@ -229,8 +229,24 @@ def _look(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView) 
 
 
 def _look_at_all(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView, alone: Alone) -> _Seen:
+    _, slots, program = alone
+    codes, hopeless, parts, totals = look_at_rows(plan, alone)
+    rated = {use.label: parts[k] for k, use in enumerate(plan.kernel_scores)}
+    for use in plan.static_scores:
+        rated[use.label] = use.plugin.raw(pod.template, view, view.all_rows())
+    reasons = {code: program.reason(code) for code in np.unique(codes[codes != 0]).tolist()}
+    rules = list(_rules_seen(program, slots, codes))
+    return _Seen(codes, reasons, hopeless, rated, totals, rules)
+
+
+def look_at_rows(plan: ProfilePlan, alone: Alone) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return what the kernel says of each row.
+
+    The code of the first filter that refuses it, int64[N], 0: none; whether it refuses whatever pods leave,
+    uint8[N]; the parts of its score, float64[K, N]; and the totals, int64[N].
+    """
     snapshot, slots, program = alone
-    count, kinds = state.table.count, plan.kernel_scores
+    count, kinds = int(snapshot.columns.rows_count[0]), plan.kernel_scores
     codes, hopeless = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.uint8)
     parts, totals = np.zeros((len(kinds), count)), np.zeros(count, dtype=np.int64)
     scratch = scratch_for(
@@ -245,12 +261,7 @@ def _look_at_all(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: Nod
         snapshot.columns, slots.groups, slots.counters.arrays, snapshot.changes, program.slot, scratch, codes,
         hopeless, parts, totals,
     )  # fmt: skip
-    rated = {use.label: parts[k] for k, use in enumerate(kinds)}
-    for use in plan.static_scores:
-        rated[use.label] = use.plugin.raw(pod.template, view, view.all_rows())
-    reasons = {code: program.reason(code) for code in np.unique(codes[codes != 0]).tolist()}
-    rules = list(_rules_seen(program, slots, codes))
-    return _Seen(codes, reasons, hopeless, rated, totals, rules)
+    return codes, hopeless, parts, totals
 
 
 def _rules_seen(program: Program, slots: GroupSlots, codes: np.ndarray) -> Iterator[RuleSeen]:

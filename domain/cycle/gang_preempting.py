@@ -18,7 +18,7 @@ from domain.cycle.gangs import Gang, lacking, min_member_of
 from domain.cycle.groups import GroupKey, Tried
 from domain.cycle.picked import with_devices
 from domain.cycle.preempting import PreemptingPlacer, may_preempt
-from domain.cycle.preemption import NO_VICTIMS, Decided, Planned
+from domain.cycle.preemption import NO_VICTIMS, Decided, Planned, has_leaving
 from domain.cycle.preemption import Nominated as Counted
 from domain.cycle.program import Program
 from domain.cycle.promises import mates_of, urgency
@@ -118,7 +118,13 @@ class GangPreemptingPlacer(PreemptingPlacer):
         lowest = self._state.index.lowest_priority
         if not all(may_preempt(group.template, lowest) for group in gang.ready):
             return False
-        return not self._unheeded or all(self._may(key) for key, _ in members)
+        if self._unheeded and not all(self._may(key) for key, _ in members):
+            return False
+        pods = (self._state.pods[key].spec for key, _ in members)
+        leaving = [pod for pod in pods if pod.nominated_node and has_leaving(pod, self._state.nodes)]
+        for pod in leaving:
+            self._unheeded.note_leaving(pod.key, pod.nominated_node)
+        return not leaving
 
     def _plan_missing(
         self, gang: Gang, trial: Trial, decided: Decided, without: Collection[str]
@@ -226,7 +232,9 @@ class GangPreemptingPlacer(PreemptingPlacer):
                 on.setdefault(self._group_of(each), []).append(state.table.rows[each.node])
                 given.setdefault(self._group_of(each), []).append(bits)
             self._undo(on, given, programs, versions)
-            if any(state.nominations.waits_for_any(each.node) for each in mates):
+            if any(self._is_refused(each, programs) for each in rest):
+                self._let_go(state.apply(Cleared([each.key for each in mates], "not-held")))
+            elif any(state.nominations.waits_for_any(each.node) for each in mates):
                 self._hold(mates, 1)
             else:
                 for each in mates:  # others were faster, perhaps again and again

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from domain.cycle.evaluate import Alone, look_at_rows
 from domain.cycle.gangs import Gang
 from domain.cycle.groups import GroupKey, Tried
 from domain.cycle.picked import part_of
-from domain.cycle.preemption import NEVER, Decided, Planned, Preemptor
+from domain.cycle.preemption import NEVER, Decided, Planned, Preemptor, has_leaving
 from domain.cycle.preemption import Nominated as Counted
 from domain.cycle.program import Program
 from domain.cycle.promised_placer import PromisedPlacer
@@ -213,6 +214,11 @@ class PreemptingPlacer(PromisedPlacer):
         group, unheeded = pods[0][1], self._unheeded
         group.reads_pods = bool(program.counted.rules) or program.counted.is_cut
         willing = [(at, key) for at, (key, _) in enumerate(pods) if self._may(key)]
+        waiting = self._waiting_for_leaving([key for _, key in willing], program)
+        willing = [each for each in willing if each[1] not in waiting]
+        group.is_patient = not willing
+        if not willing:
+            return 0  # they are refused like those behind a pod that nothing helps
         shunned = {unheeded.node_of(key) for _, key in willing} - {""} if unheeded else set[str]()
         done = 0
         for without in (shunned, set[str]()) if shunned else (shunned,):
@@ -228,6 +234,23 @@ class PreemptingPlacer(PromisedPlacer):
                 group.failures = group.due_ms = 0
             self._queue.wake_group(group)
         return len(pods)
+
+    def _waiting_for_leaving(self, keys: Sequence[str], program: Program) -> set[str]:
+        """Return the pods of a group for which others leave a node already, named by another scheduler.
+
+        But for nodes that refuse the pods whatever leaves.
+        """
+        state = self._state
+        named = {key: state.pods[key].spec for key in keys if state.pods[key].spec.nominated_node}
+        found = {key: pod.nominated_node for key, pod in named.items() if has_leaving(pod, state.nodes)}
+        if not found:
+            return set()
+        self._work_left -= plan_work(state.table.count)
+        _, hopeless, _, _ = look_at_rows(program.plan, Alone(self._snapshot, self._slots, program))
+        found = {key: node for key, node in found.items() if not hopeless[state.table.rows[node]]}
+        for key, node in found.items():
+            self._unheeded.note_leaving(key, node)
+        return set(found)
 
     def _planned(self, program: Program, count: int, without: Collection[str]) -> list[Planned]:
         """Plan for equal pods, as far as they may have what is planned."""

@@ -91,11 +91,14 @@ def may_preempt(pod: PodSpec, nodes: Mapping[str, NodeEntry], hopeless: Collecti
     """
     if pod.template.preemption_policy == NEVER or pod.template.gang:
         return False
-    if not pod.nominated_node or pod.nominated_node in hopeless:
-        return True
-    entry = nodes.get(pod.nominated_node)
+    return pod.nominated_node in hopeless or not has_leaving(pod, nodes)
+
+
+def has_leaving(pod: PodSpec, nodes: Mapping[str, NodeEntry]) -> bool:
+    """Say whether a pod of lower priority leaves the node that a scheduler named for a pod."""
+    entry = nodes.get(pod.nominated_node) if pod.nominated_node else None
     leaving = () if entry is None or entry.deleted else entry.pods.values()
-    return not any(
+    return any(
         each.spec.preempted and each.spec.template.priority < pod.template.priority for each in leaving
     )
 

@@ -14,6 +14,7 @@ from domain.cycle.gang_placer import GangPlacer
 from domain.cycle.groups import GroupKey
 from domain.cycle.picked import Specs, with_devices
 from domain.cycle.program import Program
+from domain.cycle.promises import hold
 from domain.cycle.verdicts import Placement
 from domain.kernels.nominated import place_nominated
 from domain.model.decisions import Attempt
@@ -41,11 +42,8 @@ class PromisedPlacer(GangPlacer):
         """Count in the snapshot what nominations ask for (1), or take it out (-1)."""
         if not self._snapshot.reserve(len(nominations)):
             self._slots.void()
-        rows = self._state.table.rows
+        hold(self._state, self._snapshot, nominations, sign)
         for each in nominations:
-            if each.node in rows:
-                columns, values = self._state.nominations.amounts(each)
-                self._snapshot.hold(rows[each.node], columns, values, sign)
             if sign < 0:
                 self._out[each.key] = each
             else:
@@ -98,11 +96,21 @@ class PromisedPlacer(GangPlacer):
             del self._out[each.key]
         self._note_ended(state.apply(Assumed([each.key for each in kept], rows[placed != 0], specs)))
         failed = [each for each, is_placed in zip(tries, placed.tolist(), strict=True) if not is_placed]
-        waits = state.nominations.waits_for_any
-        hopeless = [each for each in failed if each.key != self._reserved and not waits(each.node)]
-        self._let_go(state.apply(Cleared([each.key for each in hopeless], "no-room")))
-        self._hold([each for each in failed if each.key in self._out], 1)
+        failed = [each for each in failed if each.key != self._reserved]
+        refused = [each.key for each in failed if self._is_refused(each, programs)]
+        self._let_go(state.apply(Cleared(refused, "not-held")))
+        waits, known = state.nominations.waits_for_any, state.nominations.entries
+        hopeless = [each.key for each in failed if each.key in known and not waits(each.node)]
+        self._let_go(state.apply(Cleared(hopeless, "no-room")))
+        self._hold([each for each in tries if each.key in self._out], 1)
         self._snapshot.caught_up()
+
+    def _is_refused(self, nomination: Nomination, programs: Mapping[GroupKey, Program]) -> bool:
+        """Say whether its node refuses a pod whoever leaves, as one that is cordoned does."""
+        program, row = programs[self._group_of(nomination)], self._state.table.rows[nomination.node]
+        groups = self._slots.groups
+        code = int(groups.static_code[groups.static_part[program.slot], row])
+        return code != 0 and program.reason(code).unresolvable
 
     def _run_promised(
         self, tries: Sequence[Nomination], programs: Mapping[GroupKey, Program]

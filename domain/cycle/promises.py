@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from domain.model.limits import dying_seconds_max
 from domain.state.cluster import ClusterState
 from domain.state.nominations import Nomination
+from domain.state.snapshot import Snapshot
 
 
 def run_out(state: ClusterState, now_ms: int) -> list[Nomination]:
@@ -41,10 +44,11 @@ def to_try(state: ClusterState, nominations: Iterable[Nomination]) -> list[Nomin
     The least urgent one of a gang stands for all of it.
     """
     tries: dict[str, Nomination] = {}
-    for each in nominations:
-        if state.is_own_promise(each):
+    for each in filter(state.is_own_promise, nominations):
+        last = each
+        if each.template.gang:
             last = max(mates_of(state, each), key=lambda mate: urgency(state, mate))
-            tries[last.key] = last
+        tries[last.key] = last
     return sorted(tries.values(), key=lambda each: urgency(state, each))
 
 
@@ -67,3 +71,17 @@ def promised_on(state: ClusterState, rows: Iterable[int]) -> list[Nomination]:
     if not known.entries:
         return []
     return [each for row in sorted(rows) if row < table.count for each in known.on(table.names[row])]
+
+
+def hold(state: ClusterState, snapshot: Snapshot, nominations: Iterable[Nomination], sign: int) -> None:
+    """Count in a snapshot what nominations ask for (1), or take it out (-1); its change log has room for it.
+
+    Equal pods go together: one by one they cost ten times as much.
+    """
+    rows = state.table.rows
+    kinds: dict[bytes, tuple[Nomination, list[int]]] = {}
+    for each in nominations:
+        if (row := rows.get(each.node)) is not None:
+            kinds.setdefault(each.signature, (each, []))[1].append(row)
+    for like, of in kinds.values():
+        snapshot.hold_all(np.array(of), *state.nominations.amounts(like), sign)

@@ -19,7 +19,7 @@ from domain.cycle.homes import Homes
 from domain.cycle.preempting import Preempting, may_preempt
 from domain.cycle.preemption import Planned, Preemptor
 from domain.cycle.profiles import Profiles
-from domain.cycle.promises import left_for, promised_on, run_out, to_try
+from domain.cycle.promises import hold, left_for, promised_on, run_out, to_try
 from domain.cycle.queue import Queue
 from domain.cycle.reserving import Reserving, ReservingPlacer
 from domain.cycle.slots import GroupSlots
@@ -310,7 +310,7 @@ class Scheduler:
         if self.state.improved_rows:
             self.queue.gangs.wake_short()
         self._hold(changed, 1)
-        for key in self._unheeded.pass_to(passed_ms):
+        for key in self._unheeded.pass_to(passed_ms, self.state):
             self.queue.wake_pod(key)
         if self._preempts and self.state.improved_rows:
             lowest, rows = self.state.index.lowest_priority, self.state.improved_rows
@@ -357,9 +357,7 @@ class Scheduler:
         """Count in the snapshot what nominations ask for (1), or take it out (-1)."""
         if nominations and not self._snapshot.reserve(len(nominations)):
             self._slots.void()
-        for each in nominations:
-            amounts = self.state.nominations.amounts(each)
-            self._snapshot.hold(self.state.table.rows[each.node], *amounts, sign)
+        hold(self.state, self._snapshot, nominations, sign)
 
     def _placer(self, changed: Sequence[Nomination], now_ms: int, passed_ms: int) -> GangPlacer:
         """Return who places the pods of a cycle; ``changed`` are nominations on nodes that changed."""

@@ -1,8 +1,9 @@
-"""Pods whose promises ran out, since nobody left: each waits longer before others have to go for it again.
+"""Pods for which nobody has to go for a while.
 
-The first time a pod is planned again at once, as another node may do better. After that the time doubles
-with each promise that runs out, so that evictions on which nobody acts are not repeated for ever. A restart
-forgets all of it.
+One is a pod whose promise ran out, since nobody left. The first time it is planned again at once, as another
+node may do better. After that the time doubles with each promise that runs out, so that evictions on which
+nobody acts are not repeated for ever. The other is a pod for which pods leave a node already that another
+scheduler named for it. A restart forgets all of it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 from domain.cycle.dues import Dues
 from domain.model.limits import unheeded_seconds_max
+from domain.state.cluster import ClusterState
 
 
 class _Unheeded(NamedTuple):
@@ -22,12 +24,16 @@ class _Unheeded(NamedTuple):
 
 
 class Unheeded:
-    """What became of promises that ran out, by the keys of pods. ``waits`` says when each may evict again."""
+    """What became of promises that ran out, by the keys of pods.
+
+    ``waits`` says when each may evict again. ``named`` are the nodes that pods leave, for which others wait.
+    """
 
     def __init__(self) -> None:
         self._of: dict[str, _Unheeded] = {}
         self._now_ms = 0
         self.waits = Dues(self._holds)
+        self.named: dict[str, dict[str, None]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._of)
@@ -45,10 +51,22 @@ class Unheeded:
         """Forget a pod that is another one now, or waits no more."""
         self._of.pop(key, None)
 
-    def pass_to(self, now_ms: int) -> list[str]:
-        """Let log time pass; return the pods that may have others go for them again."""
+    def note_leaving(self, key: str, node: str) -> None:
+        """Take note that a pod waits until others have left a node."""
+        self.named.setdefault(node, {})[key] = None
+
+    def pass_to(self, now_ms: int, state: ClusterState) -> list[str]:
+        """Let log time pass; return the pods that may have others go for them again, or may soon.
+
+        Cost: O(nodes for which pods wait).
+        """
         self._now_ms = now_ms
-        return self.waits.pass_to(now_ms)
+        found, rows = self.waits.pass_to(now_ms), state.table.rows
+        for node in [
+            each for each in self.named if (row := rows.get(each)) is None or row in state.improved_rows
+        ]:
+            found += self.named.pop(node)
+        return found
 
     def may(self, key: str) -> bool:
         """Say whether others may have to go for a pod now."""

@@ -152,7 +152,7 @@ class ClusterState(Restorable):
                 self._occupancy.shards_count = event.shards_count
                 return tuple(self._occupancy.hold(event.shards, self.pods, event.orphaned))
             case ConfigUpserted() | ConfigDeleted():
-                return self.config.fold(event, self.pods)
+                return self._nominating.fold_config(self.config, event)
             case _:
                 return tuple(self._following.fold(event))
 

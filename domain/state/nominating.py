@@ -5,10 +5,13 @@ What is promised to the pods of a gang stands together: where one of them loses 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
+from domain.model.events import ConfigEvent
 from domain.model.pods import PodSpec
 from domain.state.changes import Change, FollowRefused, NominationEnded
+from domain.state.config import Config
 from domain.state.followed import NominationsFollowed
 from domain.state.known_pods import KnownPods
 from domain.state.nominations import Nomination, Victim
@@ -117,9 +120,19 @@ class Nominating:
         return tuple(self._clear([pod.key], reason))
 
     def lack(self, gang: str) -> tuple[NominationEnded, ...]:
-        """End the nominations of own pods of a gang of which a pod lost its node: too few would start."""
+        """End the nominations of own pods of a gang that changed, or lacks a pod: too few would start."""
+        if not gang:
+            return ()
         mates = [each.key for each in self._nominations.of_gang(gang) if self.is_own(each)]
         return tuple(self._clear(mates, "gang-changed"))
+
+    def fold_config(self, config: Config, event: ConfigEvent) -> tuple[Change, ...]:
+        """Fold a configuration object; end what is promised to gangs for which something else holds now."""
+        gangs = self._occupancy.index.gangs.of_object(f"{event.namespace}/{event.name}")
+        before = [(gang, config.gang(gang)) for gang in gangs]
+        changes = config.fold(event, self._pods.entries)
+        changed = [gang for gang, spec in before if config.gang(gang) != spec]
+        return (*changes, *itertools.chain.from_iterable(map(self.lack, changed)))
 
     def leave(self, node: str) -> Iterator[Change]:
         """End the nominations of own pods on a node that is gone."""

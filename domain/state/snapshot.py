@@ -104,6 +104,11 @@ class Snapshot:
         self.columns.requested[columns, row] += sign * values
         self._note(np.array([row]))
 
+    def hold_all(self, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, sign: int) -> None:
+        """Do the same for nominations that ask for equal amounts, a row for each."""
+        np.add.at(self.columns.requested, (columns[:, None], rows[None, :]), sign * values[:, None])
+        self._note(rows)
+
     def take_back(self, rows: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
         """Undo the placements of equal pods, a row for each; the change log has room for that."""
         np.subtract.at(self.columns.requested, (columns[:, None], rows[None, :]), values[:, None])

@@ -26,7 +26,7 @@ _ENDS = {
     "elsewhere": "another node has room now",
     "expired": "its victims did not leave in time",
     "gang": "another pod of its gang has no node promised any more",
-    "gang-changed": "its gang needs more pods now, or is gone",
+    "gang-changed": "its gang lacks a pod or asks for something else now, or is gone",
     "no-room": "the room that its victims left was taken",
     "node-deleted": "the node was deleted",
     "not-held": "whoever leaves it, it can hold the pod no longer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.builders import Json, node_manifest, pod_manifest
-from tests.property.site import Site
+from tests.property.site import Site, audit, kept
 
 AT_MS = 1_700_000_000_000
 
@@ -27,3 +27,16 @@ def told(site: Site, *names: str) -> list[tuple[str, str, str | None]]:
     """Return name, outcome and node of each decision about some pods; of all but the first ones."""
     rows = [row for row in site.decided() if row["pod"]["name"] in names]
     return [(row["pod"]["name"], row["outcome"], row["node"]) for row in rows]
+
+
+def victims(site: Site) -> list[str]:
+    return sorted(row["pod"]["name"] for row in site.decided() if row["outcome"] == "evicted")
+
+
+def leave(site: Site, *names: str, at_ms: int = AT_MS) -> None:
+    site.tell("DELETED", *(pod_manifest(name) for name in names), at_ms=at_ms)
+
+
+def same_after_a_restart(site: Site) -> None:
+    audit(site)
+    assert kept(site.planner) == kept(site.restarted())

@@ -84,7 +84,7 @@ def test_who_found_a_node_waits_for_the_others() -> None:
     assert sorted(told(team, "bound"))[:2] == [("g0", "bound"), ("g1", "bound")]
 
 
-@pytest.mark.parametrize("what", ["node", "member", "changed", "outbid"])
+@pytest.mark.parametrize("what", ["node", "member", "changed", "outbid", "cordon", "gone", "more", "group"])
 def test_all_promises_end_with_one(what: str) -> None:
     team = full(2, 2)
     if what == "node":
@@ -93,12 +93,27 @@ def test_all_promises_end_with_one(what: str) -> None:
         team.tell("DELETED", members(1)[0])
     elif what == "changed":
         team.tell("MODIFIED", pod_manifest("g0", cpu=3, priority=10, resource_version=9, labels={LABEL: "g"}))
+    elif what == "cordon":
+        team.tell("MODIFIED", node_manifest("n0", cpu=4, labels={"rack": "r0"}, unschedulable=True))
+    elif what == "gone":
+        team.tell("DELETED", pod_group_manifest("g", 2))
+    elif what == "more":
+        team.tell("MODIFIED", pod_group_manifest("g", 3))
+    elif what == "group":
+        team.tell("MODIFIED", pod_group_manifest("g", 2, annotations={"berth.dev/topology-key": "rack"}))
     else:
         team.tell("ADDED", pod_manifest("top", cpu=4, priority=99))
     cleared = told(team, "cleared")
     assert [name for name, _ in cleared[:2]] in (["g0", "g1"], ["g1", "g0"])
     assert told(team, "spared"), "who still runs may stay"
     assert [outcome for _, outcome in told(team, "bound") if outcome == "g0"] == []
+
+
+def test_promises_stay_where_nothing_changed_of_the_group() -> None:
+    team = full(2, 2)
+    team.tell("MODIFIED", pod_group_manifest("g", 2) | {"status": {"phase": "Pending"}})
+    team.tell("ADDED", pod_group_manifest("h", 2), pod_group_manifest("g", 5, "other"))
+    assert told(team, "cleared", "spared") == []
 
 
 def test_promises_run_out_together_and_the_gang_waits_before_it_evicts_again() -> None:

@@ -14,14 +14,10 @@ from domain.state.digest import digest_of
 from services.codec.partition import partition_for
 from services.ports.ledger import Committed
 from tests.builders import Json, node_manifest, pod_manifest
-from tests.property.site import SHARDS, Site, audit, kept
-from tests.unit.preempted import AT_MS, high, site_of, told
+from tests.property.site import SHARDS, Site
+from tests.unit.preempted import AT_MS, high, leave, same_after_a_restart, site_of, told, victims
 
 LATE_MS = AT_MS + preemption_seconds * 1000
-
-
-def victims(site: Site) -> list[str]:
-    return sorted(row["pod"]["name"] for row in site.decided() if row["outcome"] == "evicted")
 
 
 def batches_with(site: Site, outcome: str) -> list[int]:
@@ -29,15 +25,6 @@ def batches_with(site: Site, outcome: str) -> list[int]:
     of = site.database
     rows = [zip(of.decisions[shard], of.recorded_ms[shard], strict=True) for shard in of.decisions]
     return [batch for (decision, _), batch in chain(*rows) if decision.outcome == outcome]
-
-
-def leave(site: Site, *names: str, at_ms: int = AT_MS) -> None:
-    site.tell("DELETED", *(pod_manifest(name) for name in names), at_ms=at_ms)
-
-
-def same_after_a_restart(site: Site) -> None:
-    audit(site)
-    assert kept(site.planner) == kept(site.restarted())
 
 
 def test_a_pod_gets_a_node_promised_and_goes_there_when_its_victims_have_left() -> None:
@@ -298,3 +285,16 @@ def test_others_of_its_group_do_not_wait_with_it() -> None:
     site.tell("ADDED", high("late"), at_ms=AT_MS + 121_000)
     assert told(site, "late") == [("late", "nominated", "n0")]
     assert told(site, "high")[-1] == ("high", "cleared", "n0")
+
+
+def test_a_promise_ends_where_its_node_refuses_the_pod_whoever_leaves() -> None:
+    site = site_of(nodes=2)
+    site.tell("ADDED", high())
+    first, before = told(site, "high")[0][2], victims(site)
+    assert first is not None
+    site.tell("MODIFIED", node_manifest(first, cpu=4, unschedulable=True, resource_version=2))
+    (other,) = {"n0", "n1"} - {first}
+    assert told(site, "high")[1:] == [("high", "cleared", first), ("high", "nominated", other)]
+    spared = [name for name, how, _ in told(site, *before) if how == "spared"]
+    assert sorted(spared) == before, "nobody has to leave a node that the pod cannot have"
+    same_after_a_restart(site)
