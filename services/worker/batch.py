@@ -263,10 +263,10 @@ class BatchBuilder(Decider):
             self._gangs[name] = max(needed_count, self._gangs.get(name, 0))
         for _, promise in promises:
             self._promise(promise, result.attempts, seqs)
-        for attempt in result.attempts:
-            attempt.duration_us = duration_us
         self._attempts += [
-            AttemptRows(attempt, of) for attempt, of in zip(result.attempts, seqs, strict=True) if of
+            AttemptRows(msgspec.structs.replace(attempt, duration_us=duration_us), of)
+            for attempt, of in zip(result.attempts, seqs, strict=True)
+            if of
         ]
         for group in pending_groups(result, seqs, self._book, self._scheduler, self.now_ms):
             self._pending_groups[group.shard, group.signature] = group
