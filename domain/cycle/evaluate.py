@@ -64,6 +64,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     node : str or None
         The best node; of equals the one that the seed prefers. Where no node is feasible, the node that is
         best to evict pods from, if the pod may preempt and it helps.
+    devices : list of int
+        In a plan, the devices of the node that a pod gets, from 0.
     feasible : list of str
         Nodes that pass every filter, in their order of arrival.
     infeasible : dict
@@ -104,6 +106,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     pod: str
     outcome: Outcome
     node: str | None
+    devices: list[int] = []
     feasible: list[str]
     infeasible: dict[str, str]
     unresolvable: list[str]

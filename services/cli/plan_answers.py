@@ -15,6 +15,7 @@ from services.cli.output import Column, Json, on_terminal, print_json, print_tab
 from services.cli.tables import REASON
 from services.cli.terminal import echo
 from services.phrases import (
+    devices_in_words,
     gang_in_words,
     parts_in_words,
     plural,
@@ -280,7 +281,8 @@ def _show(verdict: Verdict, attempt: Attempt) -> None:
         held = f", held by {', '.join(verdict.held_by)}" if verdict.held_by else ""
         echo(f"{verdict.pod}: {verdict.outcome.value}{held} ({found})")
     else:
-        echo(f"{verdict.pod}: to {verdict.node}, score {verdict.scores[verdict.node]:.6g} ({found})")
+        on = f"{devices_in_words(verdict.devices)} of {verdict.node}" if verdict.devices else verdict.node
+        echo(f"{verdict.pod}: to {on}, score {verdict.scores[verdict.node]:.6g} ({found})")
     if verdict.gang:
         _say(gang_in_words(verdict.gang, _why(attempt.reasons_at_failure, attempt.nodes_count)))
     if verdict.feasible:

@@ -227,7 +227,8 @@ class Plan:
                 if planned.outcome is Outcome.GANG_WAITING:
                     verdict = _with_gang(verdict, planned.attempt)
                 assert verdict.node == planned.node, f"{decided.pod.key}: {verdict.node}, {planned.node}"
-                verdict = msgspec.structs.replace(verdict, outcome=planned.outcome)
+                devices = list(planned.pod.devices)
+                verdict = msgspec.structs.replace(verdict, outcome=planned.outcome, devices=devices)
                 if verdict.gang:
                     yield with_gang_preemption(verdict, self._gang_plan(verdict.gang.name))
                 else:

@@ -144,6 +144,7 @@ def compact(planned: Planned) -> dict[str, object]:
         "reasons": attempt.reasons if planned.node else attempt.reasons_at_failure,
         "warnings": list(attempt.warnings or ()),
         "candidates": [msgspec.to_builtins(each) for each in attempt.candidates] if planned.node else [],
+        **({"devices": list(planned.pod.devices)} if planned.pod.devices else {}),
         **({"gang": msgspec.to_builtins(attempt.gang)} if attempt.gang else {}),
         **({"rules": msgspec.to_builtins(attempt.rules)} if attempt.rules else {}),
     }
@@ -152,7 +153,7 @@ def compact(planned: Planned) -> dict[str, object]:
 def full(verdict: Verdict) -> dict[str, object]:
     """Return a pod's answer with every node; what is about preemption, only where it could be needed."""
     found: dict[str, object] = msgspec.to_builtins(verdict)
-    silent = ["warnings", "rules", "gang"]
+    silent = ["warnings", "rules", "gang", "devices"]
     if verdict.feasible or verdict.held_by:
         silent += ["preemption_might_help", "victims", "pdb_violations", "pdb_groups", "evictions"]
     for name in silent:

@@ -85,7 +85,7 @@ def test_the_command_says_the_same(case: dict[str, Any], tmp_path: Path) -> None
     said = json.loads(done.stdout)
     fields = {key for verdict in said for key in verdict}
     of_preemption = {"preemption_might_help", "victims", "pdb_violations", "pdb_groups", "evictions"}
-    assert fields - {"warnings", "rules"} - of_preemption == {
+    assert fields - {"warnings", "rules", "devices"} - of_preemption == {
         "pod", "outcome", "node", "feasible", "infeasible", "unresolvable", "scores", "score_parts",
         "weights", "held_by", "eligible_to_preempt",
     }  # fmt: skip

@@ -45,7 +45,17 @@ def test_each_pod_is_evaluated_with_the_devices_of_those_before_it() -> None:
     ]
     found = verdicts(profile, gpu_node("small", 2), gpu_node("large", 4), *pods)
     assert [found[f"default/{name}"].outcome for name in "abcd"] == [Outcome.BOUND] * 4
+    assert [found[f"default/{name}"].devices for name in "abcd"] == [[0], [0], [1], [0]]
     assert len({tuple(sorted(each.scores.items())) for each in found.values()}) > 1
+
+
+def test_the_answer_names_the_devices(tmp_path: Path) -> None:
+    file = tmp_path / "all.json"
+    file.write_text(json.dumps([gpu_node("n", 4), asking("p", {"gpu": 2})]))
+    done = CliRunner().invoke(app, ["plan", "-f", str(file)])
+    assert "default/p: to devices 0 and 1 of n, score" in done.output
+    short = CliRunner().invoke(app, ["plan", "-f", str(file), "-o", "json"])
+    assert json.loads(short.stdout)[0]["devices"] == [0, 1]
 
 
 def test_a_share_is_refused_where_no_device_has_so_much_free() -> None:
