@@ -80,7 +80,7 @@ def test_the_examples_of_the_documentation_are_placed_as_they_say() -> None:
     assert [line.partition(" (")[0] for line in heads] == [
         "default/web-0: to node-b, score 468",
         "default/database: to node-a, score 425",
-        "default/training: to node-gpu, score 450",
+        "default/training: to device 0 of node-gpu, score 450",
         "default/large: unschedulable",
         "default/spread: to node-a, score 413",
         "default/report: to node-a, score 256.25",
