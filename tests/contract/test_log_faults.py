@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -190,8 +191,27 @@ async def test_a_database_without_tables_says_what_to_do(embedded_dsn: str) -> N
     await log.aclose()
 
 
-async def test_a_look_ahead_that_is_cancelled_leaves_no_connection_open(
-    kafka_bootstrap: str, monkeypatch: pytest.MonkeyPatch
+async def _look(log: KafkaLog) -> None:
+    await log.ahead({TopicPartition("looked-at", 0): 0})
+
+
+async def _ask(log: KafkaLog) -> None:
+    await log.partitions("looked-at")
+
+
+async def _read(log: KafkaLog) -> None:
+    async with contextlib.aclosing(await log.reader()) as reader:
+        await reader.first_offsets([TopicPartition("looked-at", 0)])
+
+
+async def _write(log: KafkaLog) -> None:
+    async with contextlib.aclosing(await log.writer()) as writer:
+        await writer.append("looked-at", [Entry(b"k", b"v")])
+
+
+@pytest.mark.parametrize("call", [_look, _ask, _read, _write])
+async def test_a_call_that_is_cancelled_leaves_no_connection_open(
+    kafka_bootstrap: str, monkeypatch: pytest.MonkeyPatch, call: Callable[[KafkaLog], Awaitable[None]]
 ) -> None:
     """The client library warns of such a connection when it is collected."""
     left_open: list[object] = []
@@ -199,14 +219,14 @@ async def test_a_look_ahead_that_is_cancelled_leaves_no_connection_open(
     log = KafkaLog(kafka_bootstrap)
     await log.ensure_topics([TopicSpec("looked-at", 1, False)])
     await log.aclose()
-    for delay_ms in range(30):
+    for quarter_ms in range(60):
         log = KafkaLog(kafka_bootstrap)
-        look = asyncio.ensure_future(log.ahead({TopicPartition("looked-at", 0): 0}))
-        await asyncio.sleep(delay_ms / 1000)
-        look.cancel()
-        await asyncio.gather(look, return_exceptions=True)
+        running = asyncio.ensure_future(call(log))
+        await asyncio.sleep(quarter_ms / 4000)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
         await log.aclose()
-        del look, log
+        del running, log
         gc.collect()
     assert left_open == []
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from aiokafka.admin import AIOKafkaAdminClient
 
 from domain.model.errors import Unavailable
-from services.adapters.kafka.connection import PLAINTEXT, Cluster, guarded
+from services.adapters.kafka.connection import PLAINTEXT, Cluster, guarded, uncut
 from services.adapters.kafka.metadata import describe
 from services.adapters.kafka.probe import Probe
 from services.adapters.kafka.reader import KafkaReader
@@ -101,7 +101,7 @@ class KafkaLog:
         async with guarded(self._cluster, extra_seconds=self._cluster.timeout_seconds):
             admin = AIOKafkaAdminClient(**self._cluster.options)
             try:
-                await admin.start()
+                await uncut(admin.start())
                 yield admin
             finally:
                 await admin.close()

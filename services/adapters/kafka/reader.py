@@ -11,7 +11,7 @@ from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.errors import KafkaError
 
 from domain.model.errors import BerthError, LogTruncated, Unavailable
-from services.adapters.kafka.connection import Cluster, finish, guarded
+from services.adapters.kafka.connection import Cluster, finish, guarded, uncut
 from services.adapters.kafka.internals import (
     Budget,
     close_client,
@@ -192,7 +192,7 @@ class KafkaReader:
             )
             self._consumer = consumer
             keep_topics(consumer, self._topics)
-            await consumer.start()
+            await uncut(consumer.start())
             self._take_positions(consumer)
         return self._consumer
 

@@ -10,7 +10,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.structs import RecordMetadata
 
 from domain.model.errors import Unavailable
-from services.adapters.kafka.connection import Cluster, finish, guarded
+from services.adapters.kafka.connection import Cluster, finish, guarded, uncut
 from services.adapters.kafka.internals import LEDGER_HEADER, SEAL_HEADER, drop_undelivered
 from services.codec.partition import split
 from services.ports.log import Entry, Span
@@ -112,7 +112,7 @@ class KafkaWriter:
                 compression_type="zstd",  # the client packs lz4 at its level 9, six times as slow
                 max_batch_size=_BATCH_BYTES_MAX,
             )
-            await self._producer.start()
+            await uncut(self._producer.start())
         return self._producer
 
     async def _abandon(self) -> None:
