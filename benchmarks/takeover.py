@@ -57,7 +57,7 @@ _ROWS_PER_COMMIT = 10_000
 _SETTLE_SECONDS = 5.0
 _WAIT_SECONDS_MAX = 600.0
 _OWNED = "SELECT shard, owner, l.epoch, seq_next FROM worker_leases l JOIN shards USING (shard)"
-_UP = "SELECT count(*) FROM workers WHERE ready AND stopped_at IS NULL AND seen_at > now() - interval '2 s'"
+_UP = "SELECT count(*) FROM workers WHERE ready AND stopped_at IS NULL AND name = ANY($1)"
 
 
 async def fill(place: Place, state: LedgerState, shards: int) -> None:
@@ -190,8 +190,8 @@ class Workers:
         raise TimeoutError(f"no worker decides for the shards {sorted(waits)}")
 
     async def until_up(self, workers: int) -> None:
-        """Wait until so many workers follow, and for the shards to have moved to where they stay."""
-        while await self._connection.fetchval(_UP) < workers:
+        """Wait until so many workers that run follow, and for the shards to have moved to where they stay."""
+        while await self._connection.fetchval(_UP, [*self._running]) < workers:
             await asyncio.sleep(0.1)
         quiet_since, before = time.monotonic(), await self._seen()
         while time.monotonic() < quiet_since + _SETTLE_SECONDS:
