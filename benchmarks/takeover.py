@@ -1,9 +1,9 @@
 """`python -m benchmarks.takeover`: how long nobody decides when a worker starts, stops, dies or is paused.
 
 It starts a Kafka broker and a Postgres server, lays down a ledger of placed pods, and runs two workers as
-processes of their own while about a pod a shard is produced each tick. A gap is the time from the signal
-(or the start of the first worker) until the ledger has a decision of the next owner in each shard that the
-worker held.
+processes of their own. From two seconds before a signal on, some pods a shard are produced every 20 ms. A gap
+is the time from the signal (or the start of the first worker) until the ledger has a decision of the next owner
+in each shard that the worker held.
 SIGTERM also tells how long the process took.
 """
 
@@ -55,6 +55,7 @@ END_SECONDS_MAX = 2.0
 _TICK_SECONDS = 0.02
 _ROWS_PER_COMMIT = 10_000
 _SETTLE_SECONDS = 5.0
+_LOAD_SECONDS = 2.0
 _WAIT_SECONDS_MAX = 600.0
 _OWNED = "SELECT shard, owner, l.epoch, seq_next FROM worker_leases l JOIN shards USING (shard)"
 _UP = "SELECT count(*) FROM workers WHERE ready AND stopped_at IS NULL AND name = ANY($1)"
@@ -133,7 +134,10 @@ class Owned(NamedTuple):
 class Workers:
     """Workers that share the shards."""
 
-    def __init__(self, place: Place, writer: LogWriter, connection: asyncpg.Connection, first: int) -> None:
+    def __init__(
+        self, place: Place, writer: LogWriter, connection: asyncpg.Connection, first: int, per_tick: int
+    ) -> None:
+        self._per_tick = per_tick
         self._connection = connection
         self._writer = writer
         self._number = first
@@ -155,9 +159,9 @@ class Workers:
         return {shard: Owned(*rest) for shard, *rest in rows}
 
     async def _tick(self, shards: int) -> None:
-        """Produce about a pod a shard."""
-        pods = [pod_of(self._number + i, 0, PLAIN) for i in range(shards)]
-        self._number += shards
+        """Produce the pods of a tick, about as many in each shard."""
+        pods = [pod_of(self._number + i, 0, PLAIN) for i in range(shards * self._per_tick)]
+        self._number += len(pods)
         await self._writer.append(PODS_TOPIC, pods)
         await asyncio.sleep(_TICK_SECONDS)
 
@@ -206,8 +210,11 @@ class Workers:
         return sum(each.user + each.system for each in spent)
 
     async def signalled(self, number: signal.Signals) -> Gap:
-        """Send the owner of the most shards a signal; return what that made the shards wait."""
+        """Send the owner of the most shards a signal while it works; return what its shards waited."""
         seen = await self._seen()
+        loaded = time.monotonic() + _LOAD_SECONDS
+        while time.monotonic() < loaded:
+            await self._tick(len(seen))
         owner, shards = Counter(row.owner for row in seen.values()).most_common(1)[0]
         assert owner is not None
         process = self._running.pop(owner)
@@ -241,7 +248,7 @@ class Gap(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def site(nodes: int, pods: int, shards: int) -> AsyncIterator[Workers]:
+async def site(nodes: int, pods: int, shards: int, per_tick: int) -> AsyncIterator[Workers]:
     """Run the servers with a ledger of so many placed pods."""
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as folder:
         os.chmod(folder, 0o755)
@@ -251,7 +258,7 @@ async def site(nodes: int, pods: int, shards: int) -> AsyncIterator[Workers]:
             await fill(place, ledger_of(nodes, pods, min(GROUPS, pods), PLAIN), shards)
             log, connection = open_log(place), await asyncpg.connect(dsn)
             writer = await log.writer()
-            workers = Workers(place, writer, connection, pods)
+            workers = Workers(place, writer, connection, pods, per_tick)
             try:
                 yield workers
             finally:
@@ -263,7 +270,7 @@ async def site(nodes: int, pods: int, shards: int) -> AsyncIterator[Workers]:
 
 async def measure(asked: argparse.Namespace) -> None:
     """Print a line per gap, in seconds, and how many of each signal were within the target."""
-    async with site(asked.nodes, asked.pods, asked.shards) as workers:
+    async with site(asked.nodes, asked.pods, asked.shards, asked.per_tick) as workers:
         workers.start()
         _, started = await workers.decided(dict.fromkeys(range(asked.shards), 1))
         print(f"start: decision {started:.2f} ({workers.cpu_seconds():.1f} of processor time)", flush=True)
@@ -312,6 +319,7 @@ def main() -> None:
     parser.add_argument("--pods", type=int, default=PODS)
     parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--workers", type=int, default=2, help="so many at once")
+    parser.add_argument("--per-tick", type=int, default=1, help="pods a shard every 20 ms")
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--signals", nargs="*", default=["SIGTERM", "SIGKILL", "SIGSTOP"])
     asyncio.run(measure(parser.parse_args()))
