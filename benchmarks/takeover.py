@@ -2,8 +2,8 @@
 
 It starts a Kafka broker and a Postgres server, lays down a ledger of placed pods, and runs two workers as
 processes of their own. From two seconds before a signal on, some pods a shard are produced every 20 ms. A gap
-is the time from the signal (or the start of the first worker) until the ledger has a decision of the next owner
-in each shard that the worker held.
+is the time from the signal (or the start of the first worker) until the ledger has a decision of the next
+owner in each shard that the worker held.
 SIGTERM also tells how long the process took.
 """
 
