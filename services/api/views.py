@@ -164,8 +164,7 @@ async def list_pods(store: Store, which: PodFilter, *, limit: int, at: str | Non
 async def show_pod(store: Store, namespace: str, name: str) -> PodDetail | None:
     """Return one pod, live or gone, with its decisions and placements, latest first."""
     live = await store.pod(namespace, name)
-    which = DecisionFilter(namespace=namespace, name=name)
-    decisions = [decision_of(row) for row in await store.decisions(which, HISTORY_MAX, None, True)]
+    decisions = [decision_of(row) for row in await store.pod_decisions(namespace, name, HISTORY_MAX)]
     if live is None and not decisions:
         return None
     placements = await store.pod_placements(namespace, name, HISTORY_MAX)

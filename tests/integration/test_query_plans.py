@@ -368,6 +368,7 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
         lambda store: store.decisions(DecisionFilter(namespace="ns", name="p7"), 10, None, True),
         {"decisions_pod"},
     ),
+    "the history of a pod": (lambda store: store.pod_decisions("ns", "p7", 10), {"decisions_pod"}),
     "the latest decisions": (
         lambda store: store.decisions(DecisionFilter(), 10, None, True),
         {"decisions_pkey"},
