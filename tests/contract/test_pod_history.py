@@ -31,10 +31,10 @@ async def store(backend: Backend, ledger: Ledger) -> Store:
         )
         assert await ledger.commit(batch) == Committed()
 
-    at = {"decided_at_ms": AT_MS + 9}
+    at: dict[str, Any] = {"decided_at_ms": AT_MS + 9}
     others = [decision(other, seq, f"other{seq}", **at) for seq in range(1, 9)]
     await commit(decision(own, 1, "victim", "n1"))
-    evicted = {"pod_uid": "uid-victim", "outcome": Outcome.EVICTED}
+    evicted: dict[str, Any] = {"pod_uid": "uid-victim", "outcome": Outcome.EVICTED}
     await commit(*others, decision(other, 9, "victim", "n1", **evicted, **at))
     await commit(decision(own, 2, "victim", "n1", outcome=Outcome.BIND_FAILED, decided_at_ms=AT_MS + 10))
     again = decision(own, 3, "victim", "n1", pod_uid="uid-again", decided_at_ms=AT_MS + 11)
