@@ -131,7 +131,9 @@ def _node(node: Json) -> None:
     )
     _section("Resources", RESOURCES, [_resource(node, name) for name in node["allocatable"]])
     if taken := node["devices"]:
-        rows = [{"device": i, "taken": each, "free": max(0, DEVICE_ONE - each)} for i, each in enumerate(taken)]
+        rows = [
+            {"device": i, "taken": each, "free": max(0, DEVICE_ONE - each)} for i, each in enumerate(taken)
+        ]
         _section(f"Devices (thousandths): {devices_free_in_words(taken)}", DEVICES, rows)
     if usage := node["usage"]:
         rows = [{"name": name} | figures for name, figures in usage["resources"].items()]
