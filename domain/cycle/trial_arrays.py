@@ -83,8 +83,12 @@ def rules_of(
     nominated: Sequence[Nominated],
 ) -> preempt_arrays.Rules:
     """Return the rules of a group with copies of what their counters count: a trial may write on them."""
-    rules = [rule for _, rule in program.counted.rules]
-    numbers = program.counters[: len(rules)]
+    rules = program.counted.placed
+    numbers = [
+        number
+        for number, (_, rule) in zip(program.counters, program.counted.rules, strict=False)
+        if not rule.counter.promised
+    ]
     counters, effects = slots.counters.arrays, slots.counters.effects
     count = len(rules)
     lengths = counters.length[numbers].astype(np.int64)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from domain.cycle.counters import Counter as PodCounter
+from domain.cycle.counter import Counter as PodCounter
 from domain.cycle.counters import CounterTable
 from domain.kernels import arrays as kernel
 from domain.kernels import placing
