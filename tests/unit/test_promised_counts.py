@@ -12,6 +12,7 @@ from tests.property.site import Site
 from tests.unit.preempted import leave, same_after_a_restart, told, victims
 
 ZONE = "topology.kubernetes.io/zone"
+NODES = ("n0", "n1", "n2")
 PROMISED = ", counting pods to which a node is promised"
 
 
@@ -107,9 +108,11 @@ def test_who_waited_for_a_promised_port_has_it_when_the_promise_is_over() -> Non
     same_after_a_restart(site)
 
 
-def crowded(*, high: Json, **late: Any) -> Site:
-    """Return a site of two zones where a pod waits for the one of n0, and a later one asks for n1 there."""
-    site = site_with(node("n0", "a"), node("n1", "a"), node("n2", "b"))
+def crowded(*, high: Json, small: str = "n2", **late: Any) -> Site:
+    """Return a site where a pod waits for n0 of zone a; a later one would rather not have the small node."""
+    site = site_with(
+        *(node(n, zone, cpu=2 if n == small else 4) for n, zone in zip(NODES, "aab", strict=True))
+    )
     low = pod_manifest("low", cpu=4, priority=0, spec={"nodeSelector": {"on": "n0"}})
     site.tell("MODIFIED", node("n0", "a") | {"metadata": meta("n0", "a")})
     site.tell("ADDED", low)
@@ -169,6 +172,24 @@ def test_the_first_of_its_kind_goes_where_its_like_has_a_node_promised() -> None
     near = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": ZONE}
     affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
     like = {"labels": {"app": "web"}, "affinity": affinity}
-    site = crowded(high=high(**like), **like)
+    site = crowded(high=high(**like), small="n1", **like)
     assert told(site, "late") == [("late", "bound", "n1")]
     ends_well(site)
+
+
+def test_a_nominated_pod_does_not_go_to_its_node_against_a_more_urgent_promise() -> None:
+    site = site_with(*(node(name, "a") for name in NODES[:2]))
+    for name in NODES[:2]:
+        site.tell("MODIFIED", node(name, "a") | {"metadata": meta(name, "a")})
+        here = {"nodeSelector": {"on": name}}
+        site.tell("ADDED", pod_manifest(f"low-{name}", cpu=4, priority=0, spec=here))
+    here = {"nodeSelector": {"on": "n1"}}
+    site.tell("ADDED", pod_manifest("web", cpu=4, priority=5, labels={"app": "web"}, spec=here))
+    site.tell("ADDED", high(affinity=avoiding("web")))
+    assert told(site, "web", "high") == [("web", "nominated", "n1"), ("high", "nominated", "n0")]
+    leave(site, "low-n1")
+    assert told(site, "web")[1] == ("web", "cleared", "n1")
+    same_after_a_restart(site)
+    leave(site, "low-n0")
+    assert told(site, "high")[1:] == [("high", "bound", "n0")]
+    assert victims(site) == ["low-n0", "low-n1"]
