@@ -102,8 +102,8 @@ def scratch_for(
         flag_words=flags.view(np.uint64),
         touched=np.empty(width, dtype=np.int32),
         bound=np.empty(width, dtype=np.int32),
-        block_highest=np.empty(width // kernel.BLOCK + 1, dtype=np.int32),
-        block_tie=np.empty(width // kernel.BLOCK + 1, dtype=np.uint64),
+        block_highest=np.empty(width // kernel.SPAN + 1, dtype=np.int32),
+        block_tie=np.empty(width // kernel.SPAN + 1, dtype=np.uint64),
         rated=np.empty(kernel.PARTS_MAX, dtype=np.int32),
         rate=np.empty(kernel.PARTS_MAX),
     )
