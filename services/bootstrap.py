@@ -60,9 +60,10 @@ def data_dir(settings: Settings) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def place(settings: Settings, *, join: bool = False, make: bool = False) -> AsyncIterator[Place]:
-    """Return where the ledger and the log are. Run the embedded server if the settings name no database:
-    with ``join`` that of another process serves too, for who only reads; with ``make`` it may be a new one.
+async def place(settings: Settings, *, join: bool = False) -> AsyncIterator[Place]:
+    """Return where the ledger and the log are. Run the embedded server if the settings name no database.
+
+    With ``join`` that of another process serves too: for who only reads.
     """
     if settings.dsn is not None:
         from services.adapters.postgres.connections import in_clear
@@ -77,12 +78,11 @@ async def place(settings: Settings, *, join: bool = False, make: bool = False) -
     from ops.owned import own_directory
     from ops.postgres.server import EmbeddedServer, InUse
 
-    access, directory = settings.kafka_access, data_dir(settings)
-    if make or directory.exists():
-        own_directory(directory)
-    server = EmbeddedServer(directory / "embedded")
+    access = settings.kafka_access
+    own_directory(data_dir(settings))
+    server = EmbeddedServer(data_dir(settings) / "embedded")
     try:
-        dsn = await asyncio.to_thread(server.start, make=make)
+        dsn = await asyncio.to_thread(server.start)
     except InUse:
         running = server.join() if join else None
         if running is None:

@@ -49,16 +49,7 @@ class Objective(enum.StrEnum):
     BALANCE = "balance"
     NODES = "nodes"
     FRAGMENTATION = "fragmentation"
-    Z = "z"
-    VARIANCE = "variance"
 
-
-_COST_NAMES = {
-    Objective.FRAGMENTATION: "GPUs that pods cannot use",
-    Objective.Z: "imbalance Z, mean of the nodes",
-    Objective.VARIANCE: "variance, all resources together",
-}
-"""What the cost of an objective is called in the table, where it says something to a reader."""
 
 TraceOption = Annotated[
     Trace | None,
@@ -71,10 +62,8 @@ ObjectiveOption = Annotated[
     Objective,
     typer.Option(
         metavar="NAME",
-        help="What counts besides the number of pods with a node: placed (nothing), balance (each node uses "
-        "the same part of each resource), z (each node uses its resources alike), variance (each resource "
-        "is used alike on all nodes), nodes (few of them) or fragmentation (few GPUs that the pods could "
-        "not use).",
+        help="What counts besides the number of pods with a node: placed (nothing), balance (equal use of "
+        "all nodes), nodes (few of them) or fragmentation (few GPUs that the pods could not use).",
     ),
 ]
 MovesOption = Annotated[
@@ -189,7 +178,6 @@ def _of_scenario(
 
 def _of_ledger(settings: Settings, profile: str | None) -> Plan:
     """Return a plan that has placed what the ledger holds of pods that nobody tried yet."""
-    from ops.postgres.server import NoData
     from services import bootstrap
     from services.plan.plan import Plan
     from services.worker.restoring import restored
@@ -206,11 +194,7 @@ def _of_ledger(settings: Settings, profile: str | None) -> Plan:
             finally:
                 await ledger.aclose()
 
-    try:
-        known = options.run(read())
-    except NoData as error:
-        raise CommandError(f"{error}; -f reads manifests or a scenario instead") from error
-    plan = Plan.of(restored(*known, settings.seed))
+    plan = Plan.of(restored(*options.run(read()), settings.seed))
     plan.place()
     return plan
 
@@ -297,8 +281,8 @@ def _show(found: Optimised, summary: str, search: Search, objective: Objective, 
         ("pods that wait", before.waiting_count, after.waiting_count),
         ("running pods that move", 0, after.moved_count),
         *(
-            [(_COST_NAMES[objective], f"{before.cost:.4g}", f"{after.cost:.4g}")]
-            if objective in _COST_NAMES
+            [("GPUs that pods cannot use", f"{before.cost:.2f}", f"{after.cost:.2f}")]
+            if objective is Objective.FRAGMENTATION
             else []
         ),
         *((f"{name}, deviation", f"{old:.4f}", f"{new:.4f}") for name, old, new in search.deviations()),

@@ -106,8 +106,5 @@ class Probe:
         consumer, self._consumer = self._consumer, None
         self._counts = {}
         if consumer is not None:
-            await uncut(self._close(consumer))
-
-    async def _close(self, consumer: AIOKafkaConsumer) -> None:
-        await finish(self._cluster, consumer.stop())
-        await finish(self._cluster, close_client(consumer))
+            await finish(self._cluster, consumer.stop())
+            await finish(self._cluster, close_client(consumer))

@@ -42,11 +42,6 @@ def life_text(life: PodLife | None) -> str | None:
     return None if life is None else _encode(life).decode()
 
 
-def array_text(values: Iterable[object]) -> str:
-    """Return numbers or truth values as the text of a Postgres array."""
-    return "{" + ",".join(map(str, values)) + "}"
-
-
 class ResourceIds:
     """Positions of the resource names in vectors, from 1.
 
@@ -89,7 +84,7 @@ class ResourceIds:
 
     def text(self, values: Mapping[str, int]) -> str:
         """Return the vector as the text of a Postgres array."""
-        return array_text(self.vector(values))
+        return "{" + ",".join(map(str, self.vector(values))) + "}"
 
     def amounts(self, vector: Sequence[int]) -> dict[str, int]:
         """Return the values that are not zero, by name."""
