@@ -132,7 +132,7 @@ def _refusal(error: BaseException) -> str | None:
 async def uncut(work: Coroutine[Any, Any, T]) -> T:
     """Await work that a cancellation of ours does not cut in its middle, for a second at most.
 
-    The library leaves a connection open that nobody can close, where it is cut while it opens one.
+    The library leaves a connection open that nobody can close, where it is cut while it opens or closes one.
     """
     task = asyncio.ensure_future(work)
     try:

@@ -106,5 +106,8 @@ class Probe:
         consumer, self._consumer = self._consumer, None
         self._counts = {}
         if consumer is not None:
-            await finish(self._cluster, consumer.stop())
-            await finish(self._cluster, close_client(consumer))
+            await uncut(self._close(consumer))
+
+    async def _close(self, consumer: AIOKafkaConsumer) -> None:
+        await finish(self._cluster, consumer.stop())
+        await finish(self._cluster, close_client(consumer))

@@ -215,6 +215,9 @@ class KafkaReader:
     async def _discard(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            await finish(self._cluster, stop_fetching(consumer))
-            await finish(self._cluster, consumer.stop())
-            await finish(self._cluster, close_client(consumer))
+            await uncut(self._close(consumer))
+
+    async def _close(self, consumer: AIOKafkaConsumer) -> None:
+        await finish(self._cluster, stop_fetching(consumer))
+        await finish(self._cluster, consumer.stop())
+        await finish(self._cluster, close_client(consumer))

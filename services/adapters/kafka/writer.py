@@ -94,7 +94,7 @@ class KafkaWriter:
         async with self._turn:
             producer, self._producer = self._producer, None
             if producer is not None:
-                await self._stop(producer)
+                await uncut(self._stop(producer))
 
     async def _count(self, topic: str) -> int:
         if topic not in self._counts:
@@ -119,8 +119,11 @@ class KafkaWriter:
         producer, self._producer = self._producer, None
         self._counts = {}
         if producer is not None:
-            await drop_undelivered(producer)
-            await self._stop(producer)
+            await uncut(self._drop(producer))
+
+    async def _drop(self, producer: AIOKafkaProducer) -> None:
+        await drop_undelivered(producer)
+        await self._stop(producer)
 
     async def _stop(self, producer: AIOKafkaProducer) -> None:
         await finish(self._cluster, producer.stop())
