@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels import device_arrays, fragmentation, repacking_arrays
+from domain.kernels import device_arrays, fragmentation, repacking_arrays, repacking_costs
 from domain.kernels.compiling import entry, function, helper
-from domain.kernels.device_arrays import WHOLE_DEVICE
-from domain.kernels.fragmentation import unusable
 from domain.kernels.repacking_arrays import (
     BALANCED,
-    FEWEST,
-    FRAGMENTED,
     FREED_MAX,
     MOVED,
     NODES_MAX,
     NODES_MIN,
     PLACED,
+    UNEVEN,
+    VARIED,
     WAITING,
     WAITING_MAX,
 )
+from domain.kernels.repacking_costs import common_cost, cost_of, unevenness
 
+_PARTS = (repacking_arrays, repacking_costs, device_arrays, fragmentation)
 _SLACK = 1e-12
 
 
@@ -43,40 +43,6 @@ def draw(random):  # type: ignore[no-untyped-def]
 def draw_below(random, bound):  # type: ignore[no-untyped-def]
     """Return a whole number from 0 to ``bound`` - 1."""
     return int(draw(random) * bound)
-
-
-@function
-def _unusable_count(packing, layout, node):  # type: ignore[no-untyped-def]
-    """Return how many devices of a node a pod of the mix cannot use, on average."""
-    of, free, used = packing.devices, layout.free, layout.used
-    number, shared = of.number[node], of.shared_count[node]
-    whole = number - used[node, of.busy_column]
-    for d in range(number):
-        free[d] = WHOLE_DEVICE if shared <= d < shared + whole else 0
-        if d < shared:
-            free[d] = of.shared[node, d]
-    cpu = packing.capacity[node, of.cpu_column] - used[node, of.cpu_column]
-    memory = packing.capacity[node, of.memory_column] - used[node, of.memory_column]
-    return of.unit * unusable(packing.mix, cpu, memory, free, number, of.model[node])
-
-
-@function
-def cost_of(packing, layout, node):  # type: ignore[no-untyped-def]
-    """Return what a node costs as it is."""
-    total = 0.0
-    is_empty = layout.head[node] < 0
-    if packing.cost == BALANCED:
-        for r in range(packing.capacity.shape[1]):
-            off = layout.used[node, r] * packing.share[node, r] - packing.target[r]
-            total += packing.weight[r] * off * off
-    elif packing.cost == FEWEST and not is_empty:
-        fullest = 0.0
-        for r in range(packing.capacity.shape[1]):
-            fullest = max(fullest, packing.weight[r] * layout.used[node, r] * packing.share[node, r])
-        total = 1.0 - 0.5 * fullest * fullest
-    elif packing.cost == FRAGMENTED:
-        total = _unusable_count(packing, layout, node)
-    return total
 
 
 @function
@@ -133,6 +99,9 @@ def _count(packing, layout, pod, node, sign):  # type: ignore[no-untyped-def]
     kind = packing.kind[pod]
     for r in range(packing.capacity.shape[1]):
         layout.used[node, r] += sign * packing.demand[kind, r]
+    if packing.cost == VARIED:
+        for r in range(packing.capacity.shape[1]):
+            layout.sums[r] += sign * packing.demand[kind, r] * packing.share[node, r]
     home = layout.home[pod]
     if home != layout.head.shape[0] - 1 and home != node:
         layout.totals[MOVED] += sign
@@ -204,12 +173,36 @@ def _best_of(packing, layout, desk, nodes_count, pod, fullest):  # type: ignore[
 
 
 @function
+def _best_by_rise(packing, layout, desk, nodes_count, pod):  # type: ignore[no-untyped-def]
+    """Return the one of the freed nodes that costs least more with a pod, or -1; of Z and of the variance."""
+    kind = packing.kind[pod]
+    best, best_value = -1, np.inf
+    for i in range(nodes_count):
+        node = desk.nodes[i]
+        if not fits(packing, layout, pod, node):
+            continue
+        if layout.homing[0] and layout.home[pod] == node:
+            return node
+        value = 0.0
+        if packing.cost == UNEVEN:
+            value = unevenness(packing, layout, node, kind) - unevenness(packing, layout, node, -1)
+        else:
+            for r in range(packing.capacity.shape[1]):
+                more = packing.demand[kind, r] * packing.share[node, r]
+                off = layout.used[node, r] * packing.share[node, r] - packing.weight[r] * layout.sums[r]
+                value += packing.weight[r] * more * (2.0 * off + more)
+        if value < best_value:
+            best, best_value = node, value
+    return best
+
+
+@function
 def _repack(packing, layout, desk, moves_max):  # type: ignore[no-untyped-def]
     """Free a few nodes and pack their pods, and some that wait, again; undo that where it is worse."""
     total = layout.costs.shape[0]
     nodes_count = min(total, NODES_MIN + draw_below(layout.random, NODES_MAX - NODES_MIN + 1))
     _choose_nodes(layout, desk, nodes_count)
-    freed, cost_before, moved = 0, 0.0, layout.totals[MOVED]
+    freed, cost_before, moved = 0, common_cost(packing, layout), layout.totals[MOVED]
     for i in range(nodes_count):
         node = desk.nodes[i]
         cost_before += layout.costs[node]
@@ -240,13 +233,16 @@ def _repack(packing, layout, desk, moves_max):  # type: ignore[no-untyped-def]
     fullest = draw(layout.random) < 0.5
     placed, is_kept = 0, True
     for i in range(freed + waiting):
-        node = _best_of(packing, layout, desk, nodes_count, desk.pods[i], fullest)
+        if fullest or packing.cost < UNEVEN:
+            node = _best_of(packing, layout, desk, nodes_count, desk.pods[i], fullest)
+        else:
+            node = _best_by_rise(packing, layout, desk, nodes_count, desk.pods[i])
         if node >= 0:
             put(packing, layout, desk.pods[i], node)
             placed += 1
         elif desk.was[i] != total and packing.keeps[desk.pods[i]]:
             is_kept = False
-    cost_after = 0.0
+    cost_after = common_cost(packing, layout)
     for i in range(nodes_count):
         cost_after += cost_of(packing, layout, desk.nodes[i])
     is_kept = is_kept and (placed > freed or (placed == freed and cost_after <= cost_before + _SLACK))
@@ -288,7 +284,7 @@ def _exchange(packing, layout, moves_max):  # type: ignore[no-untyped-def]
     a = layout.node[one]
     if max(a, b) == total or a == b or (is_swap and packing.kind[one] == packing.kind[other]):
         return
-    before, most = layout.costs[a] + layout.costs[b], moves_max
+    before, most = layout.costs[a] + layout.costs[b] + common_cost(packing, layout), moves_max
     if layout.homing[0]:
         most = layout.totals[MOVED]
     take(packing, layout, one)
@@ -302,7 +298,8 @@ def _exchange(packing, layout, moves_max):  # type: ignore[no-untyped-def]
         if is_swap:
             put(packing, layout, other, a)
         cost_a, cost_b = cost_of(packing, layout, a), cost_of(packing, layout, b)
-        if cost_a + cost_b <= before + _SLACK and layout.totals[MOVED] <= most:
+        after = cost_a + cost_b + common_cost(packing, layout)
+        if after <= before + _SLACK and layout.totals[MOVED] <= most:
             layout.costs[a], layout.costs[b] = cost_a, cost_b
             return
         if is_swap:
@@ -314,7 +311,7 @@ def _exchange(packing, layout, moves_max):  # type: ignore[no-untyped-def]
         put(packing, layout, other, b)
 
 
-@entry(repacking_arrays, device_arrays, fragmentation)
+@entry(*_PARTS)
 def begin(packing, layout, node):  # type: ignore[no-untyped-def]
     """Put pods where ``node`` (int32[P]) says that they are, N: nowhere, and count the costs."""
     total = layout.costs.shape[0]
@@ -325,10 +322,10 @@ def begin(packing, layout, node):  # type: ignore[no-untyped-def]
         layout.costs[i] = cost_of(packing, layout, i)
 
 
-@entry(repacking_arrays, device_arrays, fragmentation)
+@entry(*_PARTS)
 def move(packing, layout, pod, node):  # type: ignore[no-untyped-def]
     """Give a pod another node, N: it waits, and return by how much the costs fall."""
-    total, was, fall = layout.costs.shape[0], layout.node[pod], 0.0
+    total, was, fall = layout.costs.shape[0], layout.node[pod], common_cost(packing, layout)
     if was < total:
         take(packing, layout, pod)
         fall += layout.costs[was]
@@ -339,10 +336,10 @@ def move(packing, layout, pod, node):  # type: ignore[no-untyped-def]
         fall += layout.costs[node]
         layout.costs[node] = cost_of(packing, layout, node)
         fall -= layout.costs[node]
-    return fall
+    return fall - common_cost(packing, layout)
 
 
-@entry(repacking_arrays, device_arrays, fragmentation)
+@entry(*_PARTS)
 def search(packing, layout, desk, steps, moves_max):  # type: ignore[no-untyped-def]
     """Do so many steps. Nothing gets worse: no pod is lost, and at equal numbers no cost rises."""
     if layout.node.shape[0] == 0 or layout.costs.shape[0] == 0:

@@ -8,12 +8,14 @@ import numpy as np
 
 from domain.kernels.device_arrays import Mix
 
-PLACED, BALANCED, FEWEST, FRAGMENTED = range(4)
+PLACED, BALANCED, FEWEST, FRAGMENTED, UNEVEN, VARIED = range(6)
 """What a node costs, with u the part of each resource that is used:
 
 ``PLACED`` nothing, so that only the number of pods counts; ``BALANCED`` the sum of weight times
 (u - target) squared; ``FEWEST`` 1 less half the square of its fullest resource if it holds anything, so that
-nodes become empty; ``FRAGMENTED`` how many of its devices a pod of the mix cannot use, on average.
+nodes become empty; ``FRAGMENTED`` how many of its devices a pod of the mix cannot use, on average; ``UNEVEN``
+its part of the mean of Z (``domain.search.balance``); ``VARIED`` the sum of weight times u squared, and from
+the sum over the nodes the squares of the means are taken (see ``common_cost``).
 """
 
 WAITING, MOVED = range(2)
@@ -70,7 +72,7 @@ class Packing(NamedTuple):
     keeps : bool[P]
         Pods that must not lose their node to others.
     weight, target : float64[R], float64[R]
-        See ``cost``.
+        See ``cost``. For ``UNEVEN`` the weight is 1 or 0, for ``VARIED`` 1 / (nodes that offer it), or 0.
     cost : int
         One of the costs above.
     devices, mix : DevicesOf, Mix
@@ -103,6 +105,8 @@ class Layout(NamedTuple):
     waiting, waiting_at : int32[P], int32[P]
         The pods without a node, and where in that list each one is.
     used : int64[N, R]
+    sums : float64[R]
+        The parts that are used, summed over the nodes; followed for ``VARIED`` alone.
     costs : float64[N]
     totals : int64[2]
         Waiting pods; pods that have a home and another node.
@@ -121,6 +125,7 @@ class Layout(NamedTuple):
     waiting: np.ndarray
     waiting_at: np.ndarray
     used: np.ndarray
+    sums: np.ndarray
     costs: np.ndarray
     totals: np.ndarray
     random: np.ndarray

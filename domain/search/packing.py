@@ -23,9 +23,12 @@ COSTS: Mapping[str, int] = {
     "balance": arrays.BALANCED,
     "nodes": arrays.FEWEST,
     "fragmentation": arrays.FRAGMENTED,
+    "z": arrays.UNEVEN,
+    "variance": arrays.VARIED,
 }
 """What may be asked for, beyond as many pods as possible: nothing more; equal use of each resource on all
-nodes; few nodes; few devices that the pods of a mix cannot use."""
+nodes; few nodes; few devices that the pods of a mix cannot use; equal use of a node's resources (the
+mean of Z); equal use of each resource on the nodes that offer it (variances, summed over the resources)."""
 
 
 class Score(NamedTuple):
@@ -91,7 +94,8 @@ class Improving:
     devices : Devices, optional
         What the objective ``fragmentation`` looks at.
     weights : float64[R], optional
-        How much each resource counts; 1 each where nothing is given.
+        How much each resource counts; 1 each where nothing is given. For ``z`` and ``variance`` whether it
+        counts: if it is above 0, and pods ask for it.
     moves_max : int, optional
         How many pods may move.
     seed : int
@@ -130,6 +134,10 @@ class Improving:
         total = np.maximum(capacity.sum(axis=0, dtype=np.float64), 1.0)
         asked = demand[kind].sum(axis=0) + (0 if held is None else held.sum(axis=0))
         weight = np.ones(resources_count) if weights is None else np.asarray(weights, np.float64)
+        if COSTS[objective] in (arrays.UNEVEN, arrays.VARIED):
+            weight = ((weight > 0.0) & (asked > 0)).astype(np.float64)
+            if COSTS[objective] == arrays.VARIED:
+                weight /= np.maximum((capacity > 0).sum(axis=0), 1)
         self._packing = Packing(
             capacity=np.ascontiguousarray(capacity, np.int64),
             share=np.divide(1.0, capacity, out=np.zeros(capacity.shape), where=capacity > 0),
@@ -165,7 +173,11 @@ class Improving:
     def score(self) -> Score:
         """How good the placement is now."""
         waiting, moved = self._layout.totals[[arrays.WAITING, arrays.MOVED]]
-        return Score(int(waiting), float(self._layout.costs.sum()), int(moved))
+        cost = self._layout.costs.sum()
+        if self._packing.cost == arrays.VARIED:  # as ``repacking_costs.common_cost`` says
+            means = self._packing.weight * (self._layout.used * self._packing.share).sum(axis=0)
+            cost -= np.square(means).sum()
+        return Score(int(waiting), float(cost), int(moved))
 
     def improve(self, steps: int, *, homing: bool = False) -> Score:
         """Do so many steps; with ``homing`` such that bring pods back, where nothing gets worse by that."""
@@ -184,6 +196,7 @@ class Improving:
         layout = _empty(self._packing, self._home, self._seed)
         if self._held is not None:
             layout.used[:] = self._held
+            layout.sums[:] = (self._held * self._packing.share).sum(axis=0)
         repacking.begin(self._packing, layout, node)
         return layout
 
@@ -221,6 +234,7 @@ def _empty(packing: Packing, home: np.ndarray, seed: int) -> Layout:
         waiting=order.copy(),
         waiting_at=order,
         used=np.zeros((nodes_count, resources_count), np.int64),
+        sums=np.zeros(resources_count),
         costs=np.zeros(nodes_count),
         totals=np.array([pods_count, 0], np.int64),
         homing=np.zeros(1, np.bool_),

@@ -49,7 +49,16 @@ class Objective(enum.StrEnum):
     BALANCE = "balance"
     NODES = "nodes"
     FRAGMENTATION = "fragmentation"
+    Z = "z"
+    VARIANCE = "variance"
 
+
+_COST_NAMES = {
+    Objective.FRAGMENTATION: "GPUs that pods cannot use",
+    Objective.Z: "imbalance Z, mean of the nodes",
+    Objective.VARIANCE: "variance, all resources together",
+}
+"""What the cost of an objective is called in the table, where it says something to a reader."""
 
 TraceOption = Annotated[
     Trace | None,
@@ -62,8 +71,10 @@ ObjectiveOption = Annotated[
     Objective,
     typer.Option(
         metavar="NAME",
-        help="What counts besides the number of pods with a node: placed (nothing), balance (equal use of "
-        "all nodes), nodes (few of them) or fragmentation (few GPUs that the pods could not use).",
+        help="What counts besides the number of pods with a node: placed (nothing), balance (each node uses "
+        "the same part of each resource), z (each node uses its resources alike), variance (each resource "
+        "is used alike on all nodes), nodes (few of them) or fragmentation (few GPUs that the pods could "
+        "not use).",
     ),
 ]
 MovesOption = Annotated[
@@ -281,8 +292,8 @@ def _show(found: Optimised, summary: str, search: Search, objective: Objective, 
         ("pods that wait", before.waiting_count, after.waiting_count),
         ("running pods that move", 0, after.moved_count),
         *(
-            [("GPUs that pods cannot use", f"{before.cost:.2f}", f"{after.cost:.2f}")]
-            if objective is Objective.FRAGMENTATION
+            [(_COST_NAMES[objective], f"{before.cost:.4g}", f"{after.cost:.4g}")]
+            if objective in _COST_NAMES
             else []
         ),
         *((f"{name}, deviation", f"{old:.4f}", f"{new:.4f}") for name, old, new in search.deviations()),

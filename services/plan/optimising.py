@@ -24,7 +24,7 @@ from domain.search.packing import Improving, Score
 from domain.state.budgets import Budgets
 from domain.state.cluster import ClusterState
 from domain.state.pods import PodEntry
-from domain.state.resources import NOWHERE
+from domain.state.resources import NOWHERE, PODS
 from services.plan.devices import Placed, allowed_rows, devices_of
 from services.plan.objects import Given
 
@@ -128,6 +128,7 @@ class Search:
             keeps=np.array(keeps, np.bool_),
             objective=objective,
             devices=devices_of(plan, view) if objective == "fragmentation" else None,
+            weights=_seen(state) if objective in ("z", "variance") else None,
             moves_max=moves_max,
             seed=seed,
         )
@@ -209,6 +210,14 @@ class Search:
 
 def _row(state: ClusterState, entry: PodEntry) -> int:
     return state.table.rows[entry.node] if entry.node else state.table.count
+
+
+def _seen(state: ClusterState) -> np.ndarray:
+    """Return float64[R]: 1 for each resource that manifests name, but for the number of pods."""
+    weights = np.zeros(len(state.resources))
+    for column, name in state.resources.visible():
+        weights[column] = column != PODS and devices.is_shown(name)
+    return weights
 
 
 _Kinds = tuple[list[PodEntry], list[int], list[np.ndarray], list[np.ndarray]]

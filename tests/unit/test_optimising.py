@@ -68,7 +68,7 @@ def objects(seed: int) -> list[Json]:
     return made
 
 
-@pytest.mark.parametrize("objective", ["placed", "balance", "nodes"])
+@pytest.mark.parametrize("objective", ["placed", "balance", "nodes", "z", "variance"])
 @pytest.mark.parametrize("seed", range(5))
 def test_every_filter_agrees_with_every_move(objective: str, seed: int) -> None:
     plan, running = planned(objects(seed))
@@ -212,7 +212,7 @@ def test_who_waits_and_cannot_be_placed_by_a_search_is_counted_beside(tmp_path: 
     assert "Waiting pods that a search cannot place, not counted below: 3.\n" in done.stdout
 
 
-@pytest.mark.parametrize("objective", ["placed", "balance", "nodes"])
+@pytest.mark.parametrize("objective", ["placed", "balance", "nodes", "z", "variance"])
 def test_where_no_pod_can_move_the_answer_says_so(tmp_path: Path, objective: str) -> None:
     lonely = pod_manifest("lonely", labels={"app": "lonely"}, affinity=SPREAD)
     found = answer_of(tmp_path, [node_manifest("n"), lonely], "--objective", objective)
