@@ -25,6 +25,7 @@ CLIENT = ("dir", "api_url", "api_key", "api_ca", "postgres_dsn", "postgres_passw
 """The settings of a command that talks to the API."""
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class CommandError(BerthError):
@@ -59,15 +60,20 @@ def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., N
             if inspect.iscoroutine(result):
                 run(result)
 
-        paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
-        # The help breaks lines where the terminal ends, not where the source does.
-        called.__doc__ = "\n\n".join(" ".join(each.split()) for each in paragraphs)
+        flowing(called)
         own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
         called.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
         called.__annotations__ = {}
         return called
 
     return decorate
+
+
+def flowing(command: F) -> F:
+    """Let the help of a command break lines where the terminal ends, not where the source does."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    command.__doc__ = "\n\n".join(" ".join(each.split()) for each in paragraphs)
+    return command
 
 
 def _options(setting: Setting) -> Iterator[inspect.Parameter]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from services.cli.options import flowing
 from services.cli.output import Column, Format, Json, Output, on_terminal, print_table, print_value, say
 from services.cli.terminal import echo
 
@@ -45,6 +46,7 @@ class Function(enum.StrEnum):
 
 
 @app.command("functions")
+@flowing
 def functions(
     algorithm: Annotated[
         list[Algorithm] | None,

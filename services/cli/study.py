@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from services.cli.options import flowing
 from services.cli.output import Column, Format, Json, Output, on_terminal, print_table, print_value
 from services.cli.terminal import echo
 
@@ -55,6 +56,7 @@ Plots = Annotated[
 
 
 @app.command("imbalance")
+@flowing
 def imbalance(
     method: Annotated[
         list[MethodName] | None,
@@ -119,6 +121,7 @@ def imbalance(
 
 
 @app.command("gather")
+@flowing
 def gather(
     profile: Annotated[
         list[ProfileName] | None,

@@ -54,6 +54,12 @@ def test_every_command_and_option_is_documented(name: str) -> None:
     assert missing == [], name
 
 
+@pytest.mark.parametrize("name", sorted(set(dict(commands())) - {"berth"}))
+def test_help_breaks_lines_where_the_terminal_ends(name: str) -> None:
+    paragraphs = dict(commands())[name].help.split("\n\n")
+    assert [each for each in paragraphs if "\n" in each.strip()] == []
+
+
 def test_the_commands_are_those_that_are_promised() -> None:
     promised = "up demo worker relay api executor init apply delete get explain trace serve-dev"
     root = typer.main.get_command(app)
