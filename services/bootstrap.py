@@ -60,10 +60,9 @@ def data_dir(settings: Settings) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def place(settings: Settings, *, join: bool = False) -> AsyncIterator[Place]:
-    """Return where the ledger and the log are. Run the embedded server if the settings name no database.
-
-    With ``join`` that of another process serves too: for who only reads.
+async def place(settings: Settings, *, join: bool = False, make: bool = False) -> AsyncIterator[Place]:
+    """Return where the ledger and the log are. Run the embedded server if the settings name no database:
+    with ``join`` that of another process serves too, for who only reads; with ``make`` it may be a new one.
     """
     if settings.dsn is not None:
         from services.adapters.postgres.connections import in_clear
@@ -78,11 +77,12 @@ async def place(settings: Settings, *, join: bool = False) -> AsyncIterator[Plac
     from ops.owned import own_directory
     from ops.postgres.server import EmbeddedServer, InUse
 
-    access = settings.kafka_access
-    own_directory(data_dir(settings))
-    server = EmbeddedServer(data_dir(settings) / "embedded")
+    access, directory = settings.kafka_access, data_dir(settings)
+    if make or directory.exists():
+        own_directory(directory)
+    server = EmbeddedServer(directory / "embedded")
     try:
-        dsn = await asyncio.to_thread(server.start)
+        dsn = await asyncio.to_thread(server.start, make=make)
     except InUse:
         running = server.join() if join else None
         if running is None:

@@ -9,6 +9,7 @@ from typing import Protocol
 from domain.manifests.codes import UNSUPPORTED
 from domain.model.config import GROUP_MARK
 from domain.model.decisions import GangSeen
+from domain.model.devices import DEVICE_ONE
 from domain.model.limits import gang_members_max
 
 _OF_NO_PLUGIN = {
@@ -191,3 +192,13 @@ def devices_in_words(devices: Sequence[int]) -> str:
 def devices_taken_in_words(taken: Sequence[int]) -> str:
     """Return ``thousandths taken of each device: 0: 1000, 1: 300``."""
     return "thousandths taken of each device: " + ", ".join(f"{i}: {milli}" for i, milli in enumerate(taken))
+
+
+def devices_free_in_words(taken: Sequence[int]) -> str:
+    """Return ``2 of 4 wholly free; up to 700 free on a shared one``.
+
+    ``taken`` are thousandths, of each device.
+    """
+    found = f"{taken.count(0)} of {len(taken)} wholly free"
+    room = max((DEVICE_ONE - each for each in taken if each), default=0)
+    return found + (f"; up to {room} free on a shared one" if room > 0 else "")

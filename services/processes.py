@@ -194,7 +194,7 @@ async def serve_api(settings: Settings) -> None:
 async def prepared(settings: Settings) -> AsyncIterator[tuple[Running, socket.socket]]:
     """Prepare ``up`` and ``demo``: database, topics, the API's socket and its address file."""
     directory = bootstrap.data_dir(settings)
-    async with bootstrap.place(settings) as at:
+    async with bootstrap.place(settings, make=True) as at:
         await bootstrap.initialise(at, settings.shards)
         if asks_for_keys(settings):
             await _make_first_key(at, directory)

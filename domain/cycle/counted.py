@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import and_, itemgetter
 from typing import NamedTuple
+
+import msgspec
 
 from domain.kernels import arrays as kernel
 from domain.model.limits import rules_per_pod_max, values_per_pod_max
@@ -16,10 +19,13 @@ from domain.plugins.weighers import NamespaceLabels, Weigher
 from domain.state.cluster import ClusterState
 from domain.state.pod_classes import PodClass
 
-assert rules_per_pod_max == kernel.RULES_MAX
+assert 2 * rules_per_pod_max == kernel.RULES_MAX  # each once more where promised pods count
 assert values_per_pod_max == kernel.VALUES_MAX
 
 _TOO_MANY = Reason("too-many-rules", unresolvable=True)
+PROMISED = ", counting pods to which a node is promised"
+"""Ends the text of a rule that counts promised pods, too."""
+
 _NO_KEY = "berth.io/none"
 _TOO_WIDE = Reason("too-many-wide-terms", unresolvable=True)
 
@@ -58,6 +64,16 @@ class Counted(NamedTuple):
     scores: list[list[Value]]
     is_cut: bool = False  # what is left of too much, as far as nodes have the topology keys now
 
+    @property
+    def counts_promised(self) -> bool:
+        """Whether a rule counts pods to which a node is promised."""
+        return any(rule.counter.promised for _, rule in self.rules)
+
+    @property
+    def placed(self) -> list[Rule]:
+        """The rules over placed pods alone, in order."""
+        return [rule for _, rule in self.rules if not rule.counter.promised]
+
     def specs(self) -> Iterator[CounterSpec]:
         """Yield the counter of each rule, then of each value."""
         yield from (rule.counter for _, rule in self.rules)
@@ -91,6 +107,34 @@ def counted_of(plan: ProfilePlan, pod: Incoming, is_known: Callable[[str], bool]
     if _is_too_much(found):
         return _nowhere(_TOO_MANY)
     return found
+
+
+def with_promised(counted: Counted, weighs: Callable[[Weigher], bool]) -> Counted:
+    """Add to the rules of a group the same rules as if pods were where a node is promised to them.
+
+    ``weighs`` says whether any of those pods counts for a weigher; rules that count none are not doubled. A
+    node has to pass both: what is promised may be refused, but not relied upon. Of a need only the exception
+    for the first of its kind can differ, and it looks at all needs of a pod.
+    Source: kube-scheduler, RunFilterPluginsWithNominatedPods.
+    """
+    doubled = [weighs(rule.counter.weigher) for _, rule in counted.rules]
+    if not any(doubled):
+        return counted
+    needs = [rule.kind == kernel.NEEDED and rule.bootstraps for _, rule in counted.rules]
+    is_needed = any(map(and_, doubled, needs))
+    more = [
+        (position, _promised(rule))
+        for (position, rule), is_doubled, needs_any in zip(counted.rules, doubled, needs, strict=True)
+        if (is_needed if needs_any else is_doubled and rule.kind != kernel.NEEDED)
+    ]
+    rules = sorted([*counted.rules, *more], key=itemgetter(0))  # of one filter those over placed pods first
+    return counted._replace(rules=rules) if more else counted
+
+
+def _promised(rule: Rule) -> Rule:
+    counter = msgspec.structs.replace(rule.counter, promised=True)
+    kind = kernel.NEEDED_PROMISED if rule.kind == kernel.NEEDED else rule.kind
+    return rule._replace(kind=kind, counter=counter, text=f"{rule.text}{PROMISED}")
 
 
 def _nowhere(reason: Reason) -> Counted:

@@ -19,8 +19,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from domain.cycle.cells import Cells
+from domain.cycle.counter import Counter
 from domain.cycle.domains import Domains, Moved
 from domain.cycle.effects import Effects
+from domain.cycle.promised_counts import PromisedCounts
 from domain.kernels import arrays as kernel
 from domain.model.limits import counter_cells_max
 from domain.plugins.counting import CounterSpec
@@ -29,7 +31,6 @@ from domain.state.pod_classes import PodClass
 
 _COUNTERS_FIRST = 16
 _CELL_BYTES = 5
-_COUNTER_CELLS, _ANCHOR_CELLS = 300, 60  # what a counter takes beside its domains, as cells
 _PAGED_FROM = 1 << 9
 """A counter with more domains than this has cells only while it is asked for."""
 _TYPES: dict[str, type] = {
@@ -40,24 +41,6 @@ _TYPES: dict[str, type] = {
     "total": np.int64,
     "version": np.int64,
 }
-
-
-class Counter:
-    """A counter: its number in the kernel's arrays, and how many programs use it now.
-
-    ``called`` is the last call of the kernel that asked for it. ``ended``, once it is dropped, is its version
-    then, less the changes of all counters until then: see ``CounterTable.version_of``.
-    """
-
-    __slots__ = ("called", "cells", "ended", "number", "spec", "users_count")
-
-    def __init__(self, spec: CounterSpec, number: int, anchors_count: int) -> None:
-        self.cells = _COUNTER_CELLS + _ANCHOR_CELLS * anchors_count
-        self.spec = spec
-        self.number = number
-        self.users_count = 0
-        self.called = 0
-        self.ended: int | None = None
 
 
 class CounterTable:
@@ -85,6 +68,7 @@ class CounterTable:
         self._by_number: dict[int, Counter] = {}
         self._free: list[int] = []
         self.effects = Effects(state.index)
+        self.promised = PromisedCounts(state, self)
         self._domains = Domains(state.table, width)
         self._cells = Cells()
         self._cells_beside = 0  # of all counters: what they take beside large domains
@@ -170,14 +154,16 @@ class CounterTable:
     @property
     def moves(self) -> int:
         """A number that grows whenever a counter may change."""
-        return self._index.moves + self._nodes_moved
+        return self._index.moves + self._nodes_moved + self.promised.moves
 
     # ----------------------------------------------------------------------------------------- following
 
     @property
     def is_behind(self) -> bool:
         """Whether ``sync`` may move a counter."""
-        return bool(self._by_spec) and (bool(self._index.journal) or self._domains.is_behind)
+        if not self._by_spec:
+            return False
+        return bool(self._index.journal) or self._domains.is_behind or self.promised.is_behind
 
     def sync(self, width: int) -> None:
         """Follow what happened since the last time. ``width`` is how many rows the arrays must have."""
@@ -185,12 +171,17 @@ class CounterTable:
             self._domains.widen(width)
             self._index.journal = None
             return
+        self.promised.take_out()
         self._follow_journal()
         is_wider = self._domains.widen(width)
         if is_wider:
             self._renew_arrays()
         if is_wider or self._domains.is_behind:
             self._follow_nodes(is_wider)
+        self.promised.put_in()
+        for counter in self.having(self.promised.idle()):
+            if not counter.users_count:
+                self._end(counter)
 
     def _follow_journal(self) -> None:
         journal = self._index.journal
@@ -278,6 +269,8 @@ class CounterTable:
         arrays.version[number] += 1
         counter.called = self._call
         self._renew_arrays()
+        if spec.promised:
+            self.promised.begin(number)
         self._load(number)
         return counter
 
@@ -302,6 +295,7 @@ class CounterTable:
         changes: list[tuple[int, int, int]] = []
         for pod_class, weight in self.effects.counted_by(number):
             changes += [(number, row, weight * count) for row, count in self._rows_of(pod_class)]
+        changes += self.promised.counted_in(number)
         version = self.arrays.version[number]
         self.arrays.total[number] = 0
         self.add(changes)
@@ -340,6 +334,7 @@ class CounterTable:
         self._cells_beside -= counter.cells
         counter.ended = int(self.arrays.version[number]) - self.moves
         self._free.append(number)
+        self.promised.end(number)
 
     def _unload(self, number: int) -> None:
         """Take a counter's cells. What is added to it then counts in its total and its version only."""

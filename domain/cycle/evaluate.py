@@ -15,6 +15,7 @@ import numpy as np
 from domain.cycle.explanation import rule_seen, scratch_for
 from domain.cycle.groups import WaitingGroup
 from domain.cycle.program import Program, warnings_of
+from domain.cycle.promises import hold
 from domain.cycle.slots import GroupSlots
 from domain.kernels import evaluating
 from domain.kernels.arrays import RULE
@@ -209,7 +210,10 @@ class Alone(NamedTuple):
 
 @contextmanager
 def compiled_alone(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView) -> Iterator[Alone]:
-    """Compile one pod as of now, beside whoever else follows the state."""
+    """Compile one pod as of now, beside whoever else follows the state.
+
+    What is promised to others of no lower priority counts.
+    """
     if not state.index.is_settled:
         state.apply(Settle())
     entry, journal = state.pods.get(pod.key), state.index.journal
@@ -218,6 +222,11 @@ def compiled_alone(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: N
     slots = GroupSlots(state, snapshot, slots_max=1, view=view)
     slots.reserve([plan])
     slots.counters.sync(snapshot.rows_width)
+    known, priority = state.nominations.entries, pod.template.priority
+    out = {key: each for key, each in known.items() if each.priority < priority or key == pod.key}
+    snapshot.reserve(len(out))
+    hold(state, snapshot, out.values(), -1)
+    slots.counters.promised.out = out
     pod_class = None if entry is None else entry.pod_class
     program = slots.program(pod.signature, pod.signature, pod.template, plan, pod_class)
     assert program is not None, "the first program of a call has room"

@@ -102,8 +102,8 @@ def scratch_for(
         flag_words=flags.view(np.uint64),
         touched=np.empty(width, dtype=np.int32),
         bound=np.empty(width, dtype=np.int32),
-        block_highest=np.empty(width // kernel.BLOCK + 1, dtype=np.int32),
-        block_tie=np.empty(width // kernel.BLOCK + 1, dtype=np.uint64),
+        block_highest=np.empty(width // kernel.SPAN + 1, dtype=np.int32),
+        block_tie=np.empty(width // kernel.SPAN + 1, dtype=np.uint64),
         rated=np.empty(kernel.PARTS_MAX, dtype=np.int32),
         rate=np.empty(kernel.PARTS_MAX),
     )
@@ -331,7 +331,7 @@ def rule_seen(rule: Rule, highest: int, domains: dict[str, int]) -> RuleSeen:
     return RuleSeen(
         reason=rule.reason.code,
         text=rule.text,
-        count_max=None if rule.kind == kernel.NEEDED else highest,
+        count_max=None if rule.kind in (kernel.NEEDED, kernel.NEEDED_PROMISED) else highest,
         count_min=highest - rule.bound if rule.kind == kernel.SPREAD else None,
         domains=domains,
     )

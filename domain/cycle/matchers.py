@@ -46,7 +46,7 @@ _decode = msgspec.json.Decoder(Matcher).decode
 def matchers_of(counted: Counted) -> tuple[Matcher, ...]:
     """Return the matchers of a group's own rules. Rules by other pods' terms have none of their own."""
     found: dict[Matcher, None] = {}
-    for _, rule in counted.rules:
+    for rule in counted.placed:
         key = rule.counter.topology_key
         if key:
             spans = key != HOSTNAME and not rule.counter.by_row

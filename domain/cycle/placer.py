@@ -13,7 +13,7 @@ from operator import attrgetter
 import msgspec
 import numpy as np
 
-from domain.cycle.counters import Counter
+from domain.cycle.counter import Counter
 from domain.cycle.explanation import (
     KernelOutput,
     explain,

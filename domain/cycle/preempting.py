@@ -290,6 +290,7 @@ class PreemptingPlacer(PromisedPlacer):
         if not self._snapshot.reserve(1):
             self._slots.void()
         self._snapshot.hold(plan.row, *nominations.amounts(nominations.entries[key]), 1)
+        self._slots.counters.promised.hold([nominations.entries[key]], 1)
         self._snapshot.caught_up()
         self.result.attempts[attempt].pods_count += 1
         version = state.nodes[plan.node].version

@@ -233,7 +233,7 @@ class Program:
         self.limits: list[Limit] = []
         self.pod_class: PodClass | None = None
         self.counted = NOTHING
-        self.counted_version = (-1, -1, -1)  # of the pods, when plugins were last asked for rules and values
+        self.counted_version = (-1, -1, -1, (0, 0))  # when plugins were last asked for rules and values
         self.counters: list[int] = []
         self.base: Base | None = None
         self.warnings = warnings_of(plan, template)

@@ -33,6 +33,7 @@ class PromisedPlacer(GangPlacer):
         super().__init__(*of, seed=seed, at_ms=at_ms)
         self._plans, self._reserved = plans, reserved
         self._out: dict[str, Nomination] = {}  # what does not count in the snapshot now
+        self._slots.counters.promised.out = self._out
 
     def _put_back(self, floor: int | None) -> None:
         """Count again what was taken out of no lower priority than ``floor``; None: all of it."""
@@ -43,6 +44,7 @@ class PromisedPlacer(GangPlacer):
         if not self._snapshot.reserve(len(nominations)):
             self._slots.void()
         hold(self._state, self._snapshot, nominations, sign)
+        self._slots.counters.promised.hold(nominations, sign)
         for each in nominations:
             if sign < 0:
                 self._out[each.key] = each
@@ -59,11 +61,19 @@ class PromisedPlacer(GangPlacer):
         while done < len(tries):
             programs: dict[GroupKey, Program] = {}
             self._slots.start_call()
-            end = done
-            while end < len(tries) and self._compile_one(tries[end], programs):
+            end, is_alone = done, False
+            while end < len(tries) and not is_alone and self._compile_one(tries[end], programs):
+                is_alone = self._counts_promised(tries[end], programs)
+                if is_alone and end > done:
+                    break
                 end += 1
             self._try_some(tries[done:end], programs)
             done = max(end, done + 1)
+
+    def _counts_promised(self, nomination: Nomination, programs: Mapping[GroupKey, Program]) -> bool:
+        """Say whether promised pods count for a pod. It is tried alone: others are tried without theirs."""
+        program = programs.get(self._group_of(nomination))
+        return program is not None and program.counted.counts_promised
 
     def _compile_one(self, nomination: Nomination, programs: dict[GroupKey, Program]) -> bool:
         key = self._group_of(nomination)

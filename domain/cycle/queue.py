@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from domain.cycle.blocked import Blocked
-from domain.cycle.counters import Counter as PodCounter
+from domain.cycle.counter import Counter as PodCounter
 from domain.cycle.counters import CounterTable
 from domain.cycle.dues import Dues, backoff_ends_ms
 from domain.cycle.excluded import Excluded

@@ -28,6 +28,7 @@ from domain.cycle.program import (
     empty_slots,
     find_constants,
 )
+from domain.cycle.promised_counts import Version
 from domain.kernels import arrays as kernel
 from domain.kernels.totals import whole_column
 from domain.model.limits import group_cache_bytes_max, groups_cached_max
@@ -310,11 +311,11 @@ class GroupSlots:
                 groups.raw_low[slot, k], groups.raw_high[slot, k] = extremes
             self._release_tree(slot)
 
-    def _counted_version(self, program: Program, pod_class: PodClass) -> tuple[int, int, int]:
+    def _counted_version(self, program: Program, pod_class: PodClass) -> tuple[int, int, int, Version]:
         """Return what moves when plugins are to be asked again about a program."""
         labels = self._state.table.last_spec_generation if program.counted.is_cut else 0
         version, masters = self._pods.version_for(program.template, pod_class)
-        return version, masters, labels
+        return version, masters, labels, self.counters.promised.version_for(program.counted)
 
     def _refresh_counted(self, program: Program, pod_class: PodClass) -> None:
         """Ask the plugins again what the group's pods ask of others."""
@@ -322,7 +323,8 @@ class GroupSlots:
             program.template, pod_class.namespace, pod_class.labels, pod_class.controller, self._pods
         )
         labels = self._state.table.labels
-        counted = counted_of(program.plan, pod, lambda key: labels.entries(key) is not None)
+        asked = counted_of(program.plan, pod, lambda key: labels.entries(key) is not None)
+        counted = self.counters.promised.among(asked)
         if counted == program.counted:
             program.counted_version = self._counted_version(program, pod_class)
             return

@@ -11,11 +11,11 @@ from domain.cycle.program import Program
 from domain.cycle.slots import GroupSlots
 from domain.kernels import arrays as kernel
 from domain.kernels import preempt_arrays
-from domain.model.devices import asked
+from domain.model.devices import BUSY, SHARED, asked
 from domain.state.cluster import ClusterState
 from domain.state.devices import kept_free
 from domain.state.pod_classes import PodClass
-from domain.state.resources import ResourceIndex
+from domain.state.resources import NOWHERE, ResourceIndex
 from domain.state.victims import BudgetsSeen, NoBudgets, Victims
 
 
@@ -51,9 +51,12 @@ def asked_of(program: Program, groups: kernel.Groups, resources: ResourceIndex) 
     columns = groups.demand_column[slot, :demands]
     widths = groups.limit_width[slot, :limits]
     read = [columns, *(groups.limit_column[slot, m, :width] for m, width in enumerate(widths.tolist()))]
-    column = np.unique(np.concatenate(read)).astype(np.int32)
+    ask = asked(program.template.requests)
+    told_apart = [c for c in resources.device_columns.tolist() if c != NOWHERE] if ask.number else []
+    column = np.unique(np.concatenate([*read, told_apart])).astype(np.int32)
+    derived = [resources.column(name) for name in (BUSY, SHARED)]
     adds = int(groups.add_count[slot])
-    kept, amounts = kept_free(asked(program.template.requests), resources)
+    kept, amounts = kept_free(ask, resources)
     return preempt_arrays.Asked(
         static_code=groups.static_code[groups.static_part[slot]],
         column=column,
@@ -66,6 +69,8 @@ def asked_of(program: Program, groups: kernel.Groups, resources: ResourceIndex) 
         limit_percent=groups.limit_percent[slot, :limits],
         add_column=np.append(groups.add_column[slot, :adds], np.array(kept, dtype=np.int32)),
         add_value=np.append(groups.add_value[slot, :adds], np.array(amounts, dtype=np.int64)),
+        device_at=np.searchsorted(column, told_apart).astype(np.int32),
+        derived_at=np.where(np.isin(derived, columns), np.searchsorted(column, derived), -1).astype(np.int32),
     )
 
 
@@ -78,8 +83,12 @@ def rules_of(
     nominated: Sequence[Nominated],
 ) -> preempt_arrays.Rules:
     """Return the rules of a group with copies of what their counters count: a trial may write on them."""
-    rules = [rule for _, rule in program.counted.rules]
-    numbers = program.counters[: len(rules)]
+    rules = program.counted.placed
+    numbers = [
+        number
+        for number, (_, rule) in zip(program.counters, program.counted.rules, strict=False)
+        if not rule.counter.promised
+    ]
     counters, effects = slots.counters.arrays, slots.counters.effects
     count = len(rules)
     lengths = counters.length[numbers].astype(np.int64)
@@ -173,4 +182,5 @@ def empty_plans(width: int, columns: int, rules: int) -> preempt_arrays.RowPlans
         used=np.zeros(columns, dtype=np.int64),
         cut=np.zeros(rules, dtype=np.int64),
         moved=np.zeros(rules, dtype=np.uint8),
+        promised=np.zeros(2, dtype=np.int64),
     )

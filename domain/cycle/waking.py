@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from domain.cycle.counters import Counter as PodCounter
+from domain.cycle.counter import Counter as PodCounter
 from domain.cycle.counters import CounterTable
 from domain.kernels import arrays as kernel
 from domain.kernels import placing
 from domain.model.decisions import Attempt
 from domain.plugins.base import Cure
 from domain.state.cluster import ClusterState
+from domain.state.devices import derive
 from domain.state.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -164,17 +165,20 @@ class Waking:
     def _cleared(self, row: int, priority: int) -> np.ndarray:
         """Return what a row has left beside pods, and pods to which it is promised, of no lower priority."""
         table, nominations = self._state.table, self._state.nominations
-        name = table.names[row]
-        room: np.ndarray = table.allocatable[:, row].copy()
+        name, resources = table.names[row], self._state.resources
+        taken = np.zeros((len(table.allocatable), 1), dtype=np.int64)
         for key, pod in self._state.nodes[name].pods.items():
             if pod.spec.template.priority >= priority and key not in nominations.evicted:
                 vector = self._state.sums.vector(pod.spec)
                 lasting = len(vector.columns) - vector.recent_count
-                room[vector.columns[:lasting]] -= vector.values[:lasting]
+                taken[vector.columns[:lasting], 0] += vector.values[:lasting]
+        offered = table.allocatable[:, row : row + 1]
+        derive(offered, taken, resources, np.zeros(1, dtype=np.int64))
         for each in nominations.on(name):
             if each.priority >= priority:
                 columns, values = nominations.amounts(each)
-                room[columns] -= values
+                taken[columns, 0] += values
+        room: np.ndarray = (offered - taken)[:, 0]
         return room
 
     def _widen(self, cure: Cure, by: Cure) -> None:

@@ -43,7 +43,7 @@ BALANCED_PAIR, SEARCH, DEVICES = range(7, 10)
 WHOLE = 16
 """Added to the kind of a term in upstream's whole-number arithmetic (``arithmetic: integer``)."""
 
-RULES_MAX = 24
+RULES_MAX = 48
 VALUES_MAX = 32
 COUNTED_MAX = 4
 SCORES_MAX = RAWS_MAX + TERMS_MAX + VARIANCES_MAX + COUNTED_MAX
@@ -58,8 +58,8 @@ OTHERS = CODES
 """Code of the last lines of a reason table: rows short of resources in ways for which no line was left.
 One more where evicting cannot help."""
 
-AT_MOST, SPREAD, NEEDED = range(3)
-"""Kinds of rules."""
+AT_MOST, SPREAD, NEEDED, NEEDED_PROMISED = range(4)
+"""Kinds of rules. The last is ``NEEDED`` of a counter in which promised pods count, too."""
 
 SPREAD_SCORE, AFFINITY_SCORE = range(2)
 """Kinds of scores by counts: how their sums are rounded and normalised."""
@@ -98,7 +98,7 @@ NEVER = 1 << 30
 """Position of a filter that the profile does not have."""
 
 TOP = 5
-REASONS = 112
+REASONS = 160
 """Lines of a reason table: one per code below ``FIT``, and as many of the others as find room."""
 
 assert FIT + 2 <= REASONS
@@ -387,7 +387,7 @@ class Scratch(NamedTuple):
     flag_words: np.ndarray  # uint64[N / 8]: the same memory
     touched: np.ndarray  # int32[N]: rows with a raw score by counts other than 0
     bound: np.ndarray  # int32[N]: the upper bound of each row, in whole scores; -1: refused
-    block_highest: np.ndarray  # int32[N / BLOCK]
-    block_tie: np.ndarray  # uint64[N / BLOCK]: the smallest tie among the highest bounds; 0: unknown
+    block_highest: np.ndarray  # int32[N / SPAN]
+    block_tie: np.ndarray  # uint64[N / SPAN]: the smallest tie among the highest bounds; 0: unknown
     rated: np.ndarray  # int32[PARTS_MAX]: columns of which the pod asks
     rate: np.ndarray  # float64[PARTS_MAX]: what the pod loses per unit of ``loss`` in each of them

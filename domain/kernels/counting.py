@@ -17,6 +17,7 @@ from domain.kernels.arrays import (
     FIT,
     LIMIT,
     NEEDED,
+    NEEDED_PROMISED,
     NEVER,
     REQUIRED,
     RULE,
@@ -79,16 +80,20 @@ def set_rules(groups, counters, g):  # type: ignore[no-untyped-def]
     Cost: O(domains) per ``SPREAD`` rule.
     """
     needed = np.int64(0)
+    promised = np.int64(0)
     for r in range(groups.rule_count[g]):
         if groups.rule_kind[g, r] == NEEDED:
             needed += counters.total[groups.rule_counter[g, r]]
+        elif groups.rule_kind[g, r] == NEEDED_PROMISED:
+            promised += counters.total[groups.rule_counter[g, r]]
     for r in range(groups.rule_count[g]):
         kind = groups.rule_kind[g, r]
         c = groups.rule_counter[g, r]
         low = np.int64(0)
         high = np.int64(groups.rule_bound[g, r])
-        if kind == NEEDED:
-            low = np.int64(0 if needed == 0 and groups.rule_bootstraps[g, r] != 0 else 1)
+        if kind >= NEEDED:
+            anywhere = needed if kind == NEEDED else promised
+            low = np.int64(0 if anywhere == 0 and groups.rule_bootstraps[g, r] != 0 else 1)
             high = np.int64(COUNT_MAX)
         elif kind == SPREAD:
             end = counters.first[c] + counters.length[c]
@@ -157,7 +162,7 @@ def write_rules(groups, counters, placed, g, attempt, which):  # type: ignore[no
         c = groups.rule_counter[g, r]
         placed.rule_high[attempt, which, r] = groups.rule_high[g, r]
         written = 0
-        for d in range(counters.length[c] if groups.rule_kind[g, r] != NEEDED else 0):
+        for d in range(counters.length[c] if groups.rule_kind[g, r] < NEEDED else 0):
             count = counters.sums[counters.first[c] + d]
             if count > groups.rule_high[g, r] and written < DOMAINS_EXPLAINED:
                 placed.rule_domain[attempt, which, r, written] = d

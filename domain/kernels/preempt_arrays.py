@@ -60,7 +60,9 @@ class Band(NamedTuple):
 class Asked(NamedTuple):
     """What a pod asks of a row, D demands, M limits and U columns that these read; and what it adds to A.
 
-    ``demand_at`` and ``limit_at`` point into ``column``.
+    ``demand_at`` and ``limit_at`` point into ``column``. So do, where the pod asks for devices, ``device_at``
+    of each device that any node tells apart, and ``derived_at`` of ``BUSY`` and ``SHARED``
+    (``domain.model.devices``), -1 of the one that is not read.
     """
 
     static_code: np.ndarray  # int16[N]
@@ -74,6 +76,8 @@ class Asked(NamedTuple):
     limit_percent: np.ndarray  # float64[M]
     add_column: np.ndarray  # int32[A]
     add_value: np.ndarray  # int64[A]
+    device_at: np.ndarray  # int32[up to devices_per_node_max]; empty where the pod asks for none
+    derived_at: np.ndarray  # int32[2]
 
 
 class Rules(NamedTuple):
@@ -124,7 +128,7 @@ class RowPlans(NamedTuple):
     ``state`` says what was found. The five criteria: how many victims violate a budget, the highest priority
     of a victim, the sum of their priorities, how many they are, and the earliest start of those of the
     highest priority. ``touched`` has bit b % 64 set where some pod that could be evicted is in budget b.
-    ``used`` int64[U], ``cut`` int64[Q] and ``moved`` uint8[Q] are memory.
+    ``used`` int64[U], ``cut`` int64[Q], ``moved`` uint8[Q] and ``promised`` int64[2] are memory.
     """
 
     state: np.ndarray  # uint8[N]
@@ -138,3 +142,4 @@ class RowPlans(NamedTuple):
     used: np.ndarray
     cut: np.ndarray
     moved: np.ndarray
+    promised: np.ndarray

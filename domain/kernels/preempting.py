@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels import arrays, preempt_arrays, preempt_rules, ties
+from domain.kernels import arrays, devices, preempt_arrays, preempt_devices, preempt_rules, ties
 from domain.kernels.arrays import SPREAD
 from domain.kernels.compiling import entry, function, helper
 from domain.kernels.preempt_arrays import (
@@ -29,10 +29,11 @@ from domain.kernels.preempt_arrays import (
     VICTIM,
     VIOLATING,
 )
+from domain.kernels.preempt_devices import derive_devices, hold_promised
 from domain.kernels.preempt_rules import count_nomination, counts_in, find_least, passes
 from domain.kernels.ties import mix
 
-_PARTS = (arrays, preempt_arrays, preempt_rules, ties)
+_PARTS = (arrays, devices, preempt_arrays, preempt_devices, preempt_rules, ties)
 
 
 # ------------------------------------------------------------------------------------------ one row's room
@@ -101,6 +102,9 @@ def rule_out(columns, pods, asked, band, plans):  # type: ignore[no-untyped-def]
             for u in range(len(asked.column)):
                 c = asked.column[u]
                 plans.used[u] = columns.requested[c, row] - pods.gone[c, row] - band.sums[c, row]
+            if len(asked.device_at) > 0:
+                hold_promised(columns, asked, row, plans)
+                derive_devices(columns, asked, row, plans)
             if _has_room(columns, asked, row, plans.used):
                 plans.state[row] = UNFIT
                 kept += 1
@@ -119,6 +123,8 @@ def _passes_rules(rules, row, cut):  # type: ignore[no-untyped-def]
 @helper
 def _fits(columns, asked, rules, row, plans):  # type: ignore[no-untyped-def]
     """Say whether the pod passes every filter on a row, as ``plans.used`` and ``plans.cut`` say it is."""
+    if len(asked.device_at) > 0:
+        derive_devices(columns, asked, row, plans)
     fits = _has_room(columns, asked, row, plans.used)
     if fits and len(rules.kind) > 0:
         fits = _passes_rules(rules, row, plans.cut)
@@ -169,6 +175,8 @@ def _plan_row(columns, pods, asked, rules, sets, band, row, plans):  # type: ign
     for u in range(len(asked.column)):
         c = asked.column[u]
         plans.used[u] = columns.requested[c, row] - pods.gone[c, row]
+    if len(asked.device_at) > 0:
+        hold_promised(columns, asked, row, plans)
     for r in range(len(rules.kind)):
         plans.cut[r] = 0
     for i in range(start, end):

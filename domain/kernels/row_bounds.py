@@ -116,15 +116,23 @@ def _any(flags):  # type: ignore[no-untyped-def]
 
 
 @function
-def _store(bound, kept):  # type: ignore[no-untyped-def]
+def _store(bound, kept, wide):  # type: ignore[no-untyped-def]
     for i in range(len(bound)):
         kept[i] = np.int16(bound[i])
+        wide[i] = np.int32(bound[i])
 
 
 @function
-def _scatter(bound, rows, kept):  # type: ignore[no-untyped-def]
+def _widen(kept, wide):  # type: ignore[no-untyped-def]
+    for i in range(len(wide)):
+        wide[i] = np.int32(kept[i])
+
+
+@function
+def _scatter(bound, rows, kept, wide):  # type: ignore[no-untyped-def]
     for i in range(len(bound)):
         kept[rows[i]] = np.int16(bound[i])
+        wide[rows[i]] = np.int32(bound[i])
 
 
 @inner
@@ -225,9 +233,11 @@ def _sync_free(columns, bounds, changes):  # type: ignore[no-untyped-def]
 
 @inner
 def sync_row_bounds(columns, groups, bounds, changes, g, scratch):  # type: ignore[no-untyped-def]
-    """Bring the bounds of a group up to date, and return their place.
+    """Bring the bounds of a group up to date, and write them into ``scratch.bound``.
 
-    Cost: O(rows changed since its last turn); O(N) where these are many, or another group took the place.
+    Those kept are read from one end to the other before any is changed here and there: they are seldom in a
+    near cache. Cost: O(rows changed since its last turn), each with what its terms cost, and O(N), 8 rows at
+    once; O(N) with terms where many rows changed, or another group took the place.
     """
     _sync_free(columns, bounds, changes)
     kept = groups.row_bounds
@@ -239,13 +249,13 @@ def sync_row_bounds(columns, groups, bounds, changes, g, scratch):  # type: igno
         for first in range(0, count, BLOCK):
             n = min(BLOCK, count - first)
             bound_rows(columns, groups, bounds, changes, g, False, first, n, scratch)
-            _store(scratch.estimate[:n], kept.bound[k, first : first + n])
+            _store(scratch.estimate[:n], kept.bound[k, first : first + n], scratch.bound[first : first + n])
     else:
+        _widen(kept.bound[k, :count], scratch.bound[:count])
         while known < length:
             n = min(BLOCK, length - known, RECENT_MAX - known % RECENT_MAX)
             bound_rows(columns, groups, bounds, changes, g, True, known, n, scratch)
-            _scatter(scratch.estimate[:n], changes.rows[known : known + n], kept.bound[k])
+            _scatter(scratch.estimate[:n], changes.rows[known : known + n], kept.bound[k], scratch.bound)
             known += n
     kept.owner[k] = g
     kept.synced[k] = length
-    return k

@@ -16,6 +16,7 @@ from domain.kernels.arrays import (
     INFEASIBLE,
     LEAST_ALLOCATED,
     NOT_HOME,
+    SPAN,
     TOP,
     TOTAL_ONE,
     UNKNOWN,
@@ -73,18 +74,22 @@ def _is_whole_weight(weight):  # type: ignore[no-untyped-def]
 
 
 @function
-def _widen(kept, bound):  # type: ignore[no-untyped-def]
-    for i in range(len(bound)):
-        bound[i] = np.int32(kept[i])
-
-
-@function
 def _highest(bound):  # type: ignore[no-untyped-def]
     """Return the highest of int32[n]: by itself and of whole numbers, or no vector instructions are made."""
     highest = np.int32(-1)
     for i in range(len(bound)):
         highest = max(highest, bound[i])
     return highest
+
+
+@function
+def _set_highest(bound, highest):  # type: ignore[no-untyped-def]
+    """Write the highest of each span of int32[n]: spans are short, as few of them hold rows of the best."""
+    for b in range(len(highest)):
+        found = np.int32(-1)
+        for i in range(b * SPAN, min((b + 1) * SPAN, len(bound))):
+            found = max(found, bound[i])
+        highest[b] = found
 
 
 @function
@@ -143,8 +148,8 @@ def _find_first(columns, groups, g, blocks, scratch):  # type: ignore[no-untyped
     at = -1
     for b in range(blocks if level >= 0 else 0):
         if scratch.block_highest[b] == level:
-            first = b * BLOCK
-            end = min(first + BLOCK, count)
+            first = b * SPAN
+            end = min(first + SPAN, count)
             if scratch.block_tie[b] == np.uint64(0):
                 scratch.block_tie[b] = _smallest_tie(
                     scratch.bound[first:end], columns.tie[first:end], level, salt
@@ -154,19 +159,19 @@ def _find_first(columns, groups, g, blocks, scratch):  # type: ignore[no-untyped
                 at = b
     row = -1
     if at >= 0:
-        first = at * BLOCK
-        end = min(first + BLOCK, count)
+        first = at * SPAN
+        end = min(first + SPAN, count)
         row = first + _find_tie(scratch.bound[first:end], columns.tie[first:end], level, salt, smallest)
     return row
 
 
 @helper
 def _set_bound(columns, row, bound, scratch):  # type: ignore[no-untyped-def]
-    """Change the bound of a row. Cost: O(BLOCK)."""
-    b = row // BLOCK
+    """Change the bound of a row. Cost: O(SPAN)."""
+    b = row // SPAN
     scratch.bound[row] = bound
     scratch.block_highest[b] = _highest(
-        scratch.bound[b * BLOCK : min((b + 1) * BLOCK, columns.rows_count[0])]
+        scratch.bound[b * SPAN : min((b + 1) * SPAN, columns.rows_count[0])]
     )  # fmt: skip
     scratch.block_tie[b] = 0
 
@@ -184,17 +189,15 @@ def search_whole(  # type: ignore[no-untyped-def]
     """
     sync_blocks(columns, bounds, changes, scratch.marks)
     sync_base(columns, groups, bounds, changes, g, scratch)
-    place = sync_row_bounds(columns, groups, bounds, changes, g, scratch)
+    sync_row_bounds(columns, groups, bounds, changes, g, scratch)
     count = columns.rows_count[0]
-    _widen(groups.row_bounds.bound[place, :count], scratch.bound[:count])
     set_rules(groups, counters, g)
     if wanted == TOP:
         _count_refused(columns, groups, counters, g, scratch)
     add_counts(columns, groups, counters, g, wanted == TOP, scratch)
-    blocks = (count + BLOCK - 1) // BLOCK
-    for b in range(blocks):
-        scratch.block_highest[b] = _highest(scratch.bound[b * BLOCK : min((b + 1) * BLOCK, count)])
-        scratch.block_tie[b] = 0
+    blocks = (count + SPAN - 1) // SPAN
+    _set_highest(scratch.bound[:count], scratch.block_highest[:blocks])
+    scratch.block_tie[:blocks] = 0
     kept = 0
     wrong = 0
     row = 0

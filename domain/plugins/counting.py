@@ -58,7 +58,8 @@ class CounterSpec(msgspec.Struct, frozen=True, cache_hash=True):
 
     Domains are the values of the label ``topology_key``; a node without it is in none. With ``by_row`` each
     node that has the key is a domain of its own, whatever its value; the key "" stands for any node. With
-    ``missing_is_empty`` pods on nodes without the key count in the domain of the empty value.
+    ``missing_is_empty`` pods on nodes without the key count in the domain of the empty value. With
+    ``promised`` pods count, too, to which a node is promised.
     """
 
     topology_key: str
@@ -66,6 +67,7 @@ class CounterSpec(msgspec.Struct, frozen=True, cache_hash=True):
     eligible: Eligible | None = None
     by_row: bool = False
     missing_is_empty: bool = False
+    promised: bool = False
 
 
 _TEXT_MAX = 200
@@ -175,7 +177,7 @@ class CountFilter(Plugin):
         """Return the rules in the order in which they are asked; the first that refuses decides.
 
         They may change only with ``PodsSeen.version``, and those of a master with how many masters its
-        cluster has. One pod has at most ``kernel.RULES_MAX`` of them.
+        cluster has. One pod has at most ``limits.rules_per_pod_max`` of them.
         """
 
     def grows(self, template: PodTemplate, pods: PodsSeen) -> bool:

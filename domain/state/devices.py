@@ -32,6 +32,12 @@ def free_milli(
     return free
 
 
+def rows_told_apart(allocatable: np.ndarray, resources: ResourceIndex, rows: np.ndarray) -> np.ndarray:
+    """Return bool[len(rows)]: whether devices are told apart on a row. It has a first one then."""
+    found: np.ndarray = allocatable[resources.device_columns[0], rows] > 0
+    return found
+
+
 def derive(
     allocatable: np.ndarray, requested: np.ndarray, resources: ResourceIndex, rows: np.ndarray
 ) -> None:

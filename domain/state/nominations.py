@@ -63,6 +63,8 @@ class Nominations:
     evicted : dict
         Key of a placed pod that was asked to leave -> key of the pod for which it is. It counts on its node
         until it has left.
+    version : int
+        Grows whenever a nomination begins or ends.
     """
 
     def __init__(self, table: NodeTable, resources: ResourceIndex, sums: Sums) -> None:
@@ -74,6 +76,7 @@ class Nominations:
         self._gangs: dict[str, dict[str, Nomination]] = {}
         self.evicted: dict[str, str] = {}
         self.expires_next_ms = 0  # no nomination expires before it
+        self.version = 0
 
     def of_uid(self, uid: str) -> list[Nomination]:
         """Return the nominations of pods with a uid."""
@@ -90,6 +93,7 @@ class Nominations:
     def add(self, nomination: Nomination, evicted: Iterable[Victim]) -> None:
         """Promise a node; of the victims ``evicted`` are still there."""
         key, node = nomination.key, nomination.node
+        self.version += 1
         assert key not in self.entries, "a pod has one nomination"
         earliest = min(nomination.expires_ms, self.expires_next_ms) if self.entries else nomination.expires_ms
         self.expires_next_ms = earliest
@@ -103,6 +107,7 @@ class Nominations:
     def end(self, key: str) -> tuple[Nomination, list[Victim]]:
         """End a nomination; return it with those of its victims that have not left, by uid: they stay."""
         nomination = self.entries.pop(key)
+        self.version += 1
         keys = self._keys[nomination.uid]
         keys.remove(key)
         if not keys:

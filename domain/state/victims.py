@@ -14,8 +14,10 @@ import numpy as np
 
 from domain.kernels.preempt_arrays import NOT_STARTED, Band, PlacedPods
 from domain.kernels.preempting import sum_below
+from domain.model.devices import BUSY
 from domain.model.timestamps import to_ms
 from domain.state.cluster import ClusterState
+from domain.state.devices import rows_told_apart
 from domain.state.pod_classes import PodClass
 from domain.state.pods import PodEntry
 
@@ -231,6 +233,9 @@ class Victims:
                 pods = self._without_claimed(row, pods)
             self._pods[row] = by_importance(pods)
             written.append(self._pods[row])
+        busy = state.resources.column(BUSY)
+        told_apart = rows_told_apart(state.table.allocatable, state.resources, rows)
+        self.arrays.gone[busy, rows[told_apart]] = 0
         lengths = np.array([len(pods) for pods in written], dtype=np.int64)
         self._place(rows, lengths, roomy=roomy)
         arrays = self.arrays
@@ -245,6 +250,7 @@ class Victims:
         arrays.budgets[at] = [self._set(budgets.of(pod)) for pod in flat] if len(budgets.allowed) else 0
         arrays.is_there[at] = 1
         amounts = self._amounts(flat)
+        amounts[busy, np.repeat(told_apart, lengths)] = 0  # it is derived there
         sums = np.zeros((len(amounts), len(flat) + 1), dtype=np.int64)
         np.cumsum(amounts[:, ::-1], axis=1, out=sums[:, 1:])
         from_below = sums[:, ::-1]  # [c, i]: the sum over flat[i:]
@@ -255,7 +261,7 @@ class Victims:
     def _without_claimed(self, row: int, pods: Iterable[PodEntry]) -> Iterator[PodEntry]:
         for pod in pods:
             if pod.spec.key in self._claimed:
-                vector = self._state.sums.vector_of(pod.spec.signature, pod.spec.template)
+                vector = self._state.sums.vector(pod.spec)
                 lasting = len(vector.columns) - vector.recent_count
                 self.arrays.gone[vector.columns[:lasting], row] += vector.values[:lasting]
             else:
@@ -306,14 +312,15 @@ class Victims:
     def _amounts(self, pods: Sequence[PodEntry]) -> np.ndarray:
         """Return int64[R, len(pods)]: what each requests, but for what a measurement will cover."""
         sums = self._state.sums
-        numbers: dict[bytes, int] = {}
-        which = [numbers.setdefault(pod.spec.signature, len(numbers)) for pod in pods]
+        numbers: dict[tuple[bytes, tuple[int, ...]], int] = {}
+        kinds = ((pod.spec.signature, pod.spec.devices) for pod in pods)
+        which = [numbers.setdefault(kind, len(numbers)) for kind in kinds]
         amounts = np.zeros((self.arrays.below.shape[0], len(numbers)), dtype=np.int64)
         seen = set[int]()
         for pod, number in zip(pods, which, strict=True):
             if number not in seen:
                 seen.add(number)
-                vector = sums.vector_of(pod.spec.signature, pod.spec.template)
+                vector = sums.vector(pod.spec)
                 lasting = len(vector.columns) - vector.recent_count
                 amounts[vector.columns[:lasting], number] = vector.values[:lasting]
         return amounts[:, which]

@@ -60,6 +60,12 @@ class InUse(EmbeddedServerError):
     """Another process runs the server of this directory."""
 
 
+class NoData(EmbeddedServerError):
+    """No server ever ran in this directory."""
+
+    code = "no-instance"
+
+
 class EmbeddedServer:
     """A Postgres server with its data in a directory; at most one per directory.
 
@@ -102,15 +108,22 @@ class EmbeddedServer:
         assert self._process is not None
         return self._process.pid
 
-    def start(self) -> str:
+    def start(self, *, make: bool = True) -> str:
         """Start, wait until it answers, and return its address; blocks for about a second.
 
         Raises
         ------
+        NoData
+            When there are no data and none are to be made.
         EmbeddedServerError
             When another process uses the directory, or the server does not come up.
         """
         assert self._process is None, "started already"
+        if not make and not self._data.exists():
+            raise NoData(
+                f"there is no instance in {self._directory.parent}: `berth up` sets one up and runs it; "
+                "--dir or --postgres-dsn names another"
+            )
         own_directory(self._directory)
         try:
             self._lock = _lock(self._directory / "lock")

@@ -159,7 +159,7 @@ class Node(Struct, kw_only=True):
     requested: Annotated[dict[str, str], about("Sum of the requests of its pods, in the same units")]
     devices: Annotated[list[int], about("Thousandths taken of each device (GPU) that it offers, in order")]
     overcommitted: Annotated[list[str], about("Resources of which its pods hold more than it offers")]
-    free: Annotated[dict[str, str], about("allocatable minus requested, never below 0")]
+    free: Annotated[dict[str, str], about("allocatable minus requested, at least 0; GPUs: those unused")]
     spec_changed_at: Annotated[str, about(f"When the node last changed its spec ({INSTANT})")]
     spec_sent_by: Annotated[str | None, about(SENT_BY)]
 

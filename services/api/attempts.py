@@ -11,7 +11,7 @@ from services.api.explanation import decision_of
 from services.api.formats import instant, parse_instant, row_id
 from services.phrases import plural, reasons_in_words
 from services.ports.ledger import GroupAttempts
-from services.ports.store import DecisionFilter, Store
+from services.ports.store import Store
 
 DECISIONS_MAX = 1000
 _REFUSALS = (
@@ -42,12 +42,11 @@ async def show_attempts(
     Where the caller does not see all, none began before the pod waited: that would tell since when equal pods
     of others do.
     """
-    which = DecisionFilter(namespace=namespace, name=name)
-    rows = await store.decisions(which, DECISIONS_MAX, None, True)
+    rows = await store.pod_decisions(namespace, name, DECISIONS_MAX)
     live = await store.pod(namespace, name)
     if live is None and not rows:
         return None
-    decisions = sorted(map(decision_of, reversed(rows)), key=_decided_ms)  # of one moment in their order
+    decisions = list(map(decision_of, reversed(rows)))
     waits = list(_waits(decisions))
     if live is not None and live.node is None:
         if not waits or waits[-1].until_ms is not None:  # it was not tried yet
@@ -70,8 +69,23 @@ async def show_attempts(
         state=state,
         node=node,
         items=items,
-        summary=_summary(f"{namespace}/{name}", at, state, node, items),
+        summary=_summary(f"{namespace}/{name}", at, state, node, items) + _promised(state, past),
     )
+
+
+def _promised(state: str, past: Sequence[Decision]) -> str:
+    """Return what holds besides: the node that is promised to a pod, or that a pod has to leave its own.
+
+    A bind that was lost ends no promise.
+    """
+    last = next((each for each in reversed(past) if each.outcome != Outcome.CONFLICT), None)
+    if last is None:
+        return ""
+    if state == "waiting" and last.outcome == Outcome.NOMINATED:
+        return f" {last.node} is promised to it."
+    if state == "bound" and last.outcome == Outcome.EVICTED:
+        return f" It has to leave: it {last.reason}."
+    return ""
 
 
 def _decided_ms(decision: Decision) -> int:

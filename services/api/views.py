@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import asdict
 
-from domain.model.devices import DEVICE_NAMES, devices_of, is_shown, with_devices
+from domain.model.devices import DEVICE_NAMES, GPU, devices_of, is_shown, with_devices
 from domain.model.usage import UsageRecord
 from domain.state.usage import window_of
 from services.api.answers import (
@@ -67,6 +67,10 @@ def _node(state: NodeState) -> Node:
     node, spec = state.node, state.node.spec
     assert spec is not None
     every, offered, held = with_devices(spec.allocatable), spec.allocatable, node.requested
+    taken = [held.get(name, 0) for name in DEVICE_NAMES[: devices_of(offered)]]
+    free = {name: max(0, amount - held.get(name, 0)) for name, amount in offered.items()}
+    if taken:
+        free[GPU] = taken.count(0)
     return Node(
         name=node.name,
         version=node.version,
@@ -77,9 +81,9 @@ def _node(state: NodeState) -> Node:
         taints=[Taint(key=each.key, value=each.value, effect=each.effect) for each in spec.taints],
         allocatable=quantities(offered),
         requested=quantities({name: amount for name, amount in held.items() if is_shown(name)}),
-        devices=[held.get(name, 0) for name in DEVICE_NAMES[: devices_of(spec.allocatable)]],
+        devices=taken,
         overcommitted=sorted(name for name, amount in held.items() if amount > every.get(name, 0)),
-        free=quantities({name: max(0, amount - held.get(name, 0)) for name, amount in offered.items()}),
+        free=quantities(free),
         spec_changed_at=instant(state.spec_changed_ms),
         spec_sent_by=state.spec_sent_by,
     )
@@ -164,8 +168,7 @@ async def list_pods(store: Store, which: PodFilter, *, limit: int, at: str | Non
 async def show_pod(store: Store, namespace: str, name: str) -> PodDetail | None:
     """Return one pod, live or gone, with its decisions and placements, latest first."""
     live = await store.pod(namespace, name)
-    which = DecisionFilter(namespace=namespace, name=name)
-    decisions = [decision_of(row) for row in await store.decisions(which, HISTORY_MAX, None, True)]
+    decisions = [decision_of(row) for row in await store.pod_decisions(namespace, name, HISTORY_MAX)]
     if live is None and not decisions:
         return None
     placements = await store.pod_placements(namespace, name, HISTORY_MAX)

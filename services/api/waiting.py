@@ -19,6 +19,7 @@ from services.api.explanation import decision_of
 from services.api.views import dead_letter_of
 from services.codec.gateway import Outgoing
 from services.codec.partition import partition_for
+from services.ports.inbox import home_of, inbox_topic
 from services.ports.log import PODS_TOPIC, Log, Span, TopicPartition
 from services.ports.store import Store
 
@@ -56,7 +57,10 @@ class Folding:
         self._polling: asyncio.Task[None] | None = None
 
     async def reached(self, ends: Mapping[TopicPartition, int], seconds: float) -> bool:
-        """Return whether all records before these offsets are folded within the time."""
+        """Return whether all records before these offsets are folded within the time.
+
+        Events of gangs are folded when the home of their gang has taken them.
+        """
         event = asyncio.Event()
         self._waiting[event] = ends
         if self._polling is None or self._polling.done():
@@ -76,9 +80,31 @@ class Folding:
                 rows = await self._store.offsets()
                 folded = {TopicPartition(row.topic, row.partition): row.next_offset for row in rows}
                 for event, ends in self._waiting.items():
-                    if all(folded.get(at, 0) >= end for at, end in ends.items()):
+                    if not _are_reached(ends, folded):
+                        continue
+                    # Once, so that what is handed over later is not waited for.
+                    handed = {at: end for at, end in _handed(ends, folded).items() if folded.get(at, 0) < end}
+                    if handed:
+                        self._waiting[event] = handed
+                    else:
                         event.set()
             await asyncio.sleep(POLL_SECONDS)
+
+
+def _are_reached(ends: Mapping[TopicPartition, int], folded: Mapping[TopicPartition, int]) -> bool:
+    return all(folded.get(at, 0) >= end for at, end in ends.items())
+
+
+def _handed(
+    ends: Mapping[TopicPartition, int], folded: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Return how far the homes of gangs have to take what was read of partitions of pods and handed over."""
+    lanes = ((at, end, home_of(at.topic)) for at, end in folded.items())
+    return {
+        TopicPartition(inbox_topic(at.partition), home): end
+        for at, end, home in lanes
+        if home is not None and (PODS_TOPIC, at.partition) in ends
+    }
 
 
 async def next_letters(store: Store) -> dict[int, int]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from domain.model.devices import DEVICE_ONE
 from domain.model.quantities import parse_quantity
 from services.cli import output
 from services.cli.get import Kind, kind_of, split_pod
@@ -23,13 +24,18 @@ from services.cli.tables import (
 )
 from services.cli.terminal import echo
 from services.config import Settings
-from services.phrases import devices_in_words, devices_taken_in_words, plural
+from services.phrases import devices_free_in_words, devices_in_words, plural
 
 RESOURCES = (
     Column("RESOURCE", lambda item: item["name"]),
     Column("ALLOCATABLE", lambda item: item["allocatable"], right=True),
     Column("REQUESTED", lambda item: item["requested"], right=True),
     Column("%", lambda item: item["percent"], right=True),
+    Column("FREE", lambda item: item["free"], right=True),
+)
+DEVICES = (
+    Column("DEVICE", lambda item: item["device"], right=True),
+    Column("TAKEN", lambda item: item["taken"], right=True),
     Column("FREE", lambda item: item["free"], right=True),
 )
 USAGE = (
@@ -124,8 +130,11 @@ def _node(node: Json) -> None:
         ("Taints", taints(node)),
     )
     _section("Resources", RESOURCES, [_resource(node, name) for name in node["allocatable"]])
-    if node["devices"]:
-        _lines([devices_taken_in_words(node["devices"])], 0)
+    if taken := node["devices"]:
+        rows = [
+            {"device": i, "taken": each, "free": max(0, DEVICE_ONE - each)} for i, each in enumerate(taken)
+        ]
+        _section(f"Devices (thousandths): {devices_free_in_words(taken)}", DEVICES, rows)
     if usage := node["usage"]:
         rows = [{"name": name} | figures for name, figures in usage["resources"].items()]
         _section(f"Measured usage, latest at {usage['at']}", USAGE, rows)

@@ -52,7 +52,7 @@ async def _store(settings: Settings) -> AsyncIterator[Store]:
     from services import bootstrap
 
     try:
-        async with bootstrap.place(settings) as place:
+        async with bootstrap.place(settings, make=True) as place:
             if settings.postgres_dsn is None:
                 await bootstrap.initialise(place, settings.shards)
             async with contextlib.aclosing(bootstrap.open_store(place)) as store:

@@ -189,6 +189,7 @@ def _of_scenario(
 
 def _of_ledger(settings: Settings, profile: str | None) -> Plan:
     """Return a plan that has placed what the ledger holds of pods that nobody tried yet."""
+    from ops.postgres.server import NoData
     from services import bootstrap
     from services.plan.plan import Plan
     from services.worker.restoring import restored
@@ -205,7 +206,11 @@ def _of_ledger(settings: Settings, profile: str | None) -> Plan:
             finally:
                 await ledger.aclose()
 
-    plan = Plan.of(restored(*options.run(read()), settings.seed))
+    try:
+        known = options.run(read())
+    except NoData as error:
+        raise CommandError(f"{error}; -f reads manifests or a scenario instead") from error
+    plan = Plan.of(restored(*known, settings.seed))
     plan.place()
     return plan
 

@@ -27,7 +27,7 @@ async def init(
     """Migrate the database, lay down the shards and create the topics; doing it again changes nothing."""
     from services import bootstrap
 
-    async with bootstrap.place(settings) as place:
+    async with bootstrap.place(settings, make=True) as place:
         for line in await bootstrap.initialise(place, settings.shards, roles=roles) or [
             "nothing to do: everything is there"
         ]:

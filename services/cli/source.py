@@ -275,7 +275,7 @@ async def open_source(settings: Settings) -> AsyncIterator[Source]:
         async with contextlib.aclosing(Source(url, key, proxied=named, ca=settings.api_ca)) as source:
             yield source
         return
-    async with bootstrap.place(settings) as place:
+    async with bootstrap.place(settings, make=True) as place:
         if settings.postgres_dsn is None:
             await bootstrap.initialise(place, settings.shards)
         async with bootstrap.open_app(place, keys_required=False, local_user=local_user()) as app:

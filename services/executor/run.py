@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -53,28 +53,45 @@ class Positions:
         self._path = path
         found = json.loads(path.read_text()) if path is not None and path.exists() else {}
         self._topic = str(found.pop("topic", ""))
+        self._partitions = int(found.pop("partitions", 0))
+        self._moved = {int(partition): int(end) for partition, end in found.pop("moved", {}).items()}
         self.offsets = {int(partition): int(offset) for partition, offset in found.items()}
 
     def of(self, topic: str) -> Mapping[int, int]:
         """Return the offsets in the topic of this id; those in one before it say nothing."""
         if self._topic != topic and self._topic:
             self.offsets.clear()
+            self._moved, self._partitions = {}, 0
         self._topic = topic
         return self.offsets
+
+    def grow(self, ends: Mapping[int, int]) -> None:
+        """Take the ends of all partitions. Where there are more than before, shards were added below them."""
+        if 0 < self._partitions < len(ends):
+            self._moved = dict(ends)
+        self._partitions = len(ends)
+
+    def is_moved(self, record: Record) -> bool:
+        """Say whether a decision may be of before shards were added, when pods went to their keys' shards."""
+        return record.offset < self._moved.get(record.partition, 0)
 
     def keep(self, records: Sequence[Record]) -> None:
         """Go on behind these records from now on."""
         self.offsets |= {record.partition: record.offset + 1 for record in records}
         if self._path is not None:
             fresh = self._path.with_suffix(".new")
-            fresh.write_text(json.dumps({"topic": self._topic, **self.offsets}))
+            of_topic = {"topic": self._topic, "partitions": self._partitions, "moved": self._moved}
+            fresh.write_text(json.dumps({**of_topic, **self.offsets}))
             os.replace(fresh, self._path)
 
 
-def deletions(records: Sequence[Record]) -> dict[int | None, list[Entry]]:
+def deletions(
+    records: Sequence[Record], is_moved: Callable[[Record], bool] = lambda record: False
+) -> dict[int | None, list[Entry]]:
     """Return the deletions of pods that were evicted, but for those that were spared behind.
 
-    They are given by partition: that of the pod's other events, None where its key says it.
+    They are given by partition: that of the pod's other events, None where its key says it. That is so of
+    decisions of before shards were added, too.
     """
     evicted: dict[_Pod, int | None] = {}
     for record in records:
@@ -82,7 +99,8 @@ def deletions(records: Sequence[Record]) -> dict[int | None, list[Entry]]:
             continue
         decided = _decode(record.value)
         if decided.outcome == Outcome.EVICTED:
-            evicted[decided.pod] = decided.preemption.shard if decided.preemption is not None else None
+            said = None if is_moved(record) else decided.preemption
+            evicted[decided.pod] = None if said is None else said.shard
         elif decided.outcome == Outcome.SPARED:
             evicted.pop(decided.pod, None)
     found: dict[int | None, list[Entry]] = {}
@@ -125,6 +143,7 @@ class Executor:
             at = [TopicPartition(DECISIONS_TOPIC, partition) for partition in range(topic.partitions)]
             first, ahead = await reader.first_offsets(at), await self._log.ahead(dict.fromkeys(at, 0))
             known = self._positions.of(topic.id)
+            self._positions.grow({each.partition: ahead[each].end for each in at})
             # What the log has lost at its end is published again, and read again.
             goes_on = {each: min(known.get(each.partition, 0), ahead[each].end) for each in at}
             await reader.assign({each: max(first[each], goes_on[each]) for each in at})
@@ -133,7 +152,7 @@ class Executor:
             while clock() < look_at or await self._topic() == topic:
                 look_at = look_at if clock() < look_at else clock() + CHECK_SECONDS
                 records = await reader.poll(poll_records_max, _POLL_SECONDS)
-                for partition, entries in deletions(records).items():
+                for partition, entries in deletions(records, self._positions.is_moved).items():
                     await writer.append(PODS_TOPIC, entries, partition)
                     self.deleted_count += len(entries)
                 if records:

@@ -284,6 +284,9 @@ class Store(Protocol):
     ) -> Rows[DecisionRow]:
         """Return decisions by (seq, shard), each shard in its commit order."""
 
+    async def pod_decisions(self, namespace: str, name: str, limit: int) -> Rows[DecisionRow]:
+        """Return the latest decisions about pods of this name, latest first, whichever shards made them."""
+
     async def latest_decisions(self, pods: Sequence[str]) -> Rows[DecisionRow]:
         """Return the last decision about each pod, ``namespace/name``, that has one; ordered by that."""
 

@@ -273,14 +273,16 @@ def _amiss(reason: str) -> str:
 def describe_attempt(attempt: Attempt) -> str:
     """Return one line on why no node would do, the most frequent reason first; of a gang, what it lacks."""
     if attempt.gang is msgspec.UNSET:
-        return _describe_nodes(attempt)
+        return describe_nodes(attempt)
     codes = ", ".join(attempt.reasons_at_failure)
-    return gang_in_words(attempt.gang, _describe_nodes(attempt) if attempt.gang.missing else codes)
+    return gang_in_words(attempt.gang, describe_nodes(attempt) if attempt.gang.missing else codes)
 
 
-def _describe_nodes(attempt: Attempt) -> str:
+def describe_nodes(attempt: Attempt, most: int | None = None) -> str:
+    """Return one line on why no node would do, with the ``most`` frequent reasons alone if that is given."""
     if not attempt.nodes_count:
         codes = [code for code in attempt.reasons_at_failure if code != "no-nodes"]
         return f"held by {', '.join(codes)}" if codes else "there are no nodes"
     ranked = sorted(attempt.reasons_at_failure.items(), key=lambda item: (-item[1], item[0]))
-    return f"0/{attempt.nodes_count} nodes: " + "; ".join(f"{count} {code}" for code, count in ranked)
+    named = "; ".join(f"{count} {code}" for code, count in ranked[:most])
+    return f"0/{attempt.nodes_count} nodes: {named}{'; ...' if len(ranked) > len(ranked[:most]) else ''}"

@@ -15,10 +15,13 @@ from domain.state.nominations import Nomination, Nominations
 from services.codec.encode import Preempting
 from services.phrases import plural
 from services.ports.ledger import NominationRow
-from services.worker.ledger_rows import describe_attempt
+from services.worker.ledger_rows import describe_attempt, describe_nodes
 
 Decide = Callable[..., Decision]
 """Makes a decision under the next seq of a shard, and its record: of ``BatchBuilder``."""
+
+_REASONS_MAX = 3
+"""How many reasons for which the preemptor would wait each of its victims is told."""
 
 _ENDS = {
     "adopted": "the log says where it runs",
@@ -81,7 +84,8 @@ def nominate(
         preemption=told,
     )
     by = Preempting(preemptor=pod.uid, priority=pod.template.priority, nominated=f"{shard}-{decision.seq}")
-    reason = f"makes room for a pod of priority {pod.template.priority}, for which no node has room"
+    lacking = describe_nodes(attempt, _REASONS_MAX)  # of another namespace, perhaps: it names no pods
+    reason = f"makes room for a pod of priority {pod.template.priority} that would wait otherwise: {lacking}"
     for victim, its_own in zip(verdict.victims, shards, strict=True):
         # Of a pod that was handed over to the home of its gang, the producer's partition is not known here.
         of = by if victim.template.gang else msgspec.structs.replace(by, shard=its_own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import asyncpg
@@ -19,6 +19,7 @@ from services.adapters.postgres.connections import COMMON, HOT, Limits, fresh
 from services.adapters.postgres.engine import Pool
 from services.adapters.postgres.migrate import init_shards
 from services.adapters.postgres.queries import PostgresStore
+from services.adapters.postgres.rows import array_text
 from services.ports.access import AccessFilter
 from services.ports.log import Span
 from services.ports.store import ConfigFilter, DecisionFilter, PodFilter, Store
@@ -89,6 +90,11 @@ _ONES = [1] * SOME
 _OWN = [0, 1]
 _BYTES = [i.to_bytes(1, "big") for i in range(100)]
 
+
+def _texts(*columns: Sequence[object]) -> tuple[str, ...]:
+    return tuple(array_text(column) for column in columns)
+
+
 HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
     "advance offsets": (
         sql.ADVANCE_OFFSETS,
@@ -102,12 +108,12 @@ HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
     ),
     "take facts": (
         sql_nodes.take_facts(2),
-        (_IDS, _ONES, _ONES, [None] * SOME, [False] * SOME, _ONES, _ONES, [0] * SOME),
+        _texts(_IDS, _ONES, _ONES, ["NULL"] * SOME, [False] * SOME, _ONES, _ONES, [0] * SOME),
         {"nodes_pkey"},
     ),
     "grant claims": (
         sql_nodes.grant_claims(2),
-        (_IDS, _ONES, _ONES, _ONES, [True] * SOME, [True] * SOME, _ONES, [0] * SOME),
+        _texts(_IDS, _ONES, _ONES, _ONES, [True] * SOME, [True] * SOME, _ONES, [0] * SOME),
         {"nodes_pkey"},
     ),
     "close placements": (
@@ -362,6 +368,7 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
         lambda store: store.decisions(DecisionFilter(namespace="ns", name="p7"), 10, None, True),
         {"decisions_pod"},
     ),
+    "the history of a pod": (lambda store: store.pod_decisions("ns", "p7", 10), {"decisions_pod"}),
     "the latest decisions": (
         lambda store: store.decisions(DecisionFilter(), 10, None, True),
         {"decisions_pkey"},

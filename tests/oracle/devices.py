@@ -52,13 +52,18 @@ def pick(free: list[int], template: PodTemplate) -> tuple[int, ...]:
 
 
 def shortage(name: str, node: NodeSpec, template: PodTemplate, held: Held) -> tuple[bool, bool] | None:
-    """Return whether a node lacks devices for a pod, and whether it does for good; None: not of devices."""
+    """Return whether a node lacks devices for a pod, and whether it does for good; None: not of devices.
+
+    Who holds none of the devices that it asks for has the node promised: a share one device, and so much of
+    the emptiest; whole devices keep all shares away.
+    """
     number, milli = wants(template)
     if name not in (GPU, MILLI) or not number:
         return None
     free, offered = free_on(node, held), node.allocatable.get(GPU, 0)
+    promised = [wants(pod) for pod, given in held if not given]
     if milli < 1000:
-        return not free or max(free) < milli, not free
+        return not free or max(free) - sum(each for _, each in promised) < milli, not free
     if offered > len(free):  # not told apart
         return number > offered - sum(pod.requests.get(GPU, 0) for pod, _ in held), number > offered
-    return number > free.count(1000), number > len(free)
+    return number > free.count(1000) - sum(each for each, _ in promised), number > len(free)

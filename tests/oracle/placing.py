@@ -103,6 +103,7 @@ class Oracle:
         self.pods: dict[str, OraclePod] = {}
         self.ordinals: dict[str, int] = {}
         self.arrivals = 0
+        self.promised: dict[str, str] = {}  # key of a waiting pod -> the node that is promised to it
         self._on: dict[str, list[OraclePod]] = {}
         self.around = Around()
         self.rules = between_pods
@@ -209,7 +210,7 @@ class Oracle:
 
     def cycle(self) -> list[Look]:
         """Try every waiting pod, one after another: on home nodes, and who found none there on all."""
-        waiting = [pod for pod in self.pods.values() if not pod.node]
+        waiting = [pod for pod in self.pods.values() if not pod.node and pod.spec.key not in self.promised]
         waiting.sort(key=lambda pod: (-pod.spec.template.priority, pod.arrival))
         looks = []
         if self.home and len(self.home) < len(self.nodes):
@@ -238,6 +239,7 @@ class Oracle:
         if not self.nodes:
             return Look(pod.spec, not pod.tried, {"no-nodes": 0}, 0, False)
         profile = self.profiles[template.profile]
+        promised = self._among_promised(pod)
         every = self._survey(pod)
         refusals: dict[str, Refusal] = {}
         feasible: list[Seen] = []
@@ -245,10 +247,13 @@ class Oracle:
         for node in every:
             if among is not None and node.spec.name not in among:
                 continue
-            found = self._filter(profile, template, node)
+            without = self._asked(profile, template, node)
+            among_promised = promised.get(node.spec.name, without)
+            found = [each for each in map(first_of, without, among_promised) if each is not None]
             if found:
                 refusals[node.spec.name] = found[0]
-                hopeless += any(refusal.unresolvable or refusal.is_hopeless for refusal in found)
+                both = [each for each in (*without, *among_promised) if each is not None]
+                hopeless += any(refusal.unresolvable or refusal.is_hopeless for refusal in both)
             else:
                 feasible.append(node)
         allowed = [node.spec for node in feasible]
@@ -270,6 +275,24 @@ class Oracle:
         if best:
             look.node, look.score = look.candidates[0][:2]
         return look
+
+    def _among_promised(self, pod: OraclePod) -> dict[str, list[Refusal | None]]:
+        """Return what each filter says of each node if all promised pods of no lower priority were there.
+
+        There is nothing to say where there are none.
+        """
+        there = [
+            self.pods[key]
+            for key in self.promised
+            if key != pod.spec.key and self.pods[key].spec.template.priority >= pod.spec.template.priority
+        ]
+        for each in there:
+            each.node = self.promised[each.spec.key]
+        profile, every = self.profiles[pod.spec.template.profile], self._survey(pod) if there else []
+        found = {node.spec.name: self._asked(profile, pod.spec.template, node) for node in every}
+        for each in there:
+            each.node = ""
+        return found
 
     def passes(self, pod: OraclePod, name: str) -> bool:
         """Say whether every filter lets a pod onto a node as the cluster is."""
@@ -332,11 +355,14 @@ class Oracle:
 
     def _filter(self, profile: Profile, template: PodTemplate, node: Seen) -> list[Refusal]:
         """Return the refusals of the node by each filter, in the profile's order."""
+        return [refusal for refusal in self._asked(profile, template, node) if refusal is not None]
+
+    def _asked(self, profile: Profile, template: PodTemplate, node: Seen) -> list[Refusal | None]:
         asked = [self._ask(use, i, template, node) for i, use in enumerate(profile.filters)]
         for i, use in enumerate(profile.filters):
             if use.name == "NodeAffinity" and not may_name(template, node.spec):
                 asked.insert(0, Refusal("node-affinity", True, (STATIC, i * 100, False)))
-        return [refusal for refusal in asked if refusal is not None]
+        return asked
 
     def _ask(self, use: PluginUse, position: int, template: PodTemplate, seen: Seen) -> Refusal | None:
         node, static = seen.spec, (STATIC, position * 100, False)
@@ -429,6 +455,16 @@ class Oracle:
                 bits += 1 << i
                 hopeless = hopeless or (name != "pods" and asked > node.offers(name))
         return Refusal(",".join(short), hopeless, (FIT, bits, hopeless)) if short else None
+
+
+def first_of(without: Refusal | None, among_promised: Refusal | None) -> Refusal | None:
+    """Return what a filter says of a node that has to pass it without the promised pods and with them.
+
+    What lacks room lacks it beside all that is promised.
+    """
+    if among_promised is not None and among_promised.order[0] != RULE:
+        return among_promised
+    return without or among_promised
 
 
 def count_reasons(refusals: Collection[Refusal]) -> tuple[dict[str, int], int]:

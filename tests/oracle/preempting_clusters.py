@@ -19,6 +19,7 @@ from domain.model.selectors import (
 from domain.model.signature import signature
 from domain.state.cluster import ClusterState
 from domain.state.steps import Written
+from tests.oracle.devices import GPU, MILLI
 from tests.oracle.placing import Oracle
 from tests.oracle.preempting import Budget
 
@@ -92,16 +93,22 @@ def pod_of(name: str, template: PodTemplate, app: str = "", node: str = "", star
     )
 
 
-def random_template(rng: random.Random, priority: int, wild: float) -> PodTemplate:
-    """Return a pod that now and then asks something of other pods, or of its node."""
+def random_template(
+    rng: random.Random, priority: int, wild: float, *, asks_devices: float = 0.0
+) -> PodTemplate:
+    """Return a pod that now and then asks something of other pods, or of its node, or for devices of it."""
     terms = tuple(
         AffinityTerm(selector=selector(rng.choice(APPS)), topology_key=key, namespaces=("d",))
         for key in rng.choices((ZONE, HOST), k=rng.randint(1, 2))
     )
     requests = {"cpu": rng.choice((100, 300, 700)), "memory": rng.choice((1, 2, 5))}
     is_master = rng.random() < wild / 2
+    requests = requests if rng.random() < 0.9 else {}
+    if asks_devices and rng.random() < asks_devices:
+        asks = ({GPU: 1}, {GPU: 2}, {MILLI: 200}, {MILLI: 300}, {MILLI: 500}, {MILLI: 800})
+        requests = requests | rng.choice(asks)
     return PodTemplate(
-        requests=requests if rng.random() < 0.9 else {},
+        requests=requests,
         limits={"memory": rng.choice((2, 6))} if rng.random() < 0.3 else {},
         host_ports=(HostPort(rng.choice((80, 81))),) if rng.random() < wild else (),
         tolerations=(Toleration(operator="Exists"),) if rng.random() < 0.3 else (),

@@ -19,6 +19,7 @@ from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.budgets import Budgets
 from domain.state.steps import Settle
+from tests.oracle.devices import GPU, wants
 from tests.oracle.preempting import Budget, Preemption
 from tests.oracle.preempting_clusters import (
     APPS,
@@ -34,20 +35,22 @@ from tests.oracle.preempting_clusters import (
 )
 
 
-def random_cluster(seed: int, *, nodes: int = 8, per_node: int = 6) -> Cluster:
+def random_cluster(seed: int, *, nodes: int = 8, per_node: int = 6, asks_devices: float = 0.0) -> Cluster:
     rng = random.Random(seed)
     cluster = Cluster(rng.choice((DEFAULT, STRICT)))
     wild = rng.choice((0.0, 0.1, 0.4))
     for i in range(rng.randint(1, nodes)):
         labels = {HOST: f"n{i}"} | ({ZONE: f"z{rng.randint(0, 2)}"} if rng.random() < 0.95 else {})
         room = {"cpu": rng.choice((1000, 2000)), "memory": rng.choice((8, 20)), "pods": rng.choice((4, 30))}
+        if asks_devices and (count := rng.choice((0, 1, 2, 2, 4, 17))):
+            room[GPU] = count
         taints = (Taint("k", "v", "NoSchedule"),) if rng.random() < 0.1 else ()
         spec = NodeSpec(
             name=f"n{i}", uid=f"n{i}", resource_version=1, allocatable=room, labels=labels, taints=taints
         )
         cluster.take(NodeUpserted(spec))
         for k in range(rng.randint(0, per_node)):
-            template = random_template(rng, rng.randint(0, 9), wild)
+            template = random_template(rng, rng.randint(0, 9), wild, asks_devices=asks_devices)
             start = f"2026-01-01T00:00:0{rng.randint(0, 3)}.000Z" if rng.random() < 0.7 else ""
             app = rng.choice((*APPS, ""))
             cluster.take(PodUpserted(pod_of(f"p{i}-{k}", template, app, f"n{i}", start)))
@@ -58,7 +61,8 @@ def random_cluster(seed: int, *, nodes: int = 8, per_node: int = 6) -> Cluster:
         chosen = selector(rng.choice(APPS)) if rng.random() < 0.9 else LabelSelector(())
         namespace = "d" if rng.random() < 0.9 else "other"
         cluster.add_budget(f"b{b}", Budget(namespace, chosen, rng.randint(0, 2), disrupted))
-    template = random_template(rng, rng.randint(1, 12), max(wild, 0.2))
+    of_preemptor = 0.9 if asks_devices else 0.0
+    template = random_template(rng, rng.randint(1, 12), max(wild, 0.2), asks_devices=of_preemptor)
     app = rng.choice((*APPS, ""))
     cluster.preemptors = [pod_of(f"new{i}", template, app) for i in range(4)]
     for pod in cluster.preemptors:
@@ -78,8 +82,9 @@ def found_by_kernel(
             [Nominated(state.pods[key].pod_class, node) for key, node in nominated],
         )
         for key, node in nominated:  # as a cycle writes what the preemptor must leave alone
-            vector = state.sums.vector(state.pods[key].spec)
-            alone.snapshot.columns.requested[vector.columns, state.table.rows[node]] += vector.values
+            spec = state.pods[key].spec
+            columns, values = state.nominations.amounts_of(spec.signature, spec.template)
+            alone.snapshot.columns.requested[columns, state.table.rows[node]] += values
         preemptor = Preemptor(state, alone.snapshot, alone.slots)
         found, _ = preemptor.candidates(alone.program, given)
         return found, preemptor.plan(alone.program, count, given).planned
@@ -89,9 +94,11 @@ def told(planned: Planned) -> tuple[str, list[str], int]:
     return planned.node, list(planned.victims), planned.weight.violations
 
 
-@pytest.mark.parametrize("seed", range(150))
-def test_same_victims_and_same_nodes(seed: int) -> None:
-    cluster = random_cluster(seed)
+@pytest.mark.parametrize(
+    ("seed", "asks_devices"), [(seed, 0.0) for seed in range(150)] + [(seed, 0.6) for seed in range(400, 600)]
+)
+def test_same_victims_and_same_nodes(seed: int, asks_devices: float) -> None:
+    cluster = random_cluster(seed, asks_devices=asks_devices)
     oracle = Preemption(cluster.oracle, cluster.budgets)
     entry = cluster.oracle.pods[cluster.preemptors[0].key]
     expected = oracle.candidates(entry)
@@ -105,15 +112,17 @@ def test_same_victims_and_same_nodes(seed: int) -> None:
     ]
 
 
-@pytest.mark.parametrize("seed", range(150, 250))
-def test_what_is_decided_already_counts(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "asks_devices"), [(seed, 0.0) for seed in range(150, 250)] + [(s, 0.6) for s in range(600, 800)]
+)
+def test_what_is_decided_already_counts(seed: int, asks_devices: float) -> None:
     """Pods that were evicted are gone and are never offered again; nominated ones are there."""
-    cluster, rng = random_cluster(seed), random.Random(seed)
+    cluster, rng = random_cluster(seed, asks_devices=asks_devices), random.Random(seed)
     placed = [key for key, pod in cluster.oracle.pods.items() if pod.node]
     claimed = set(rng.sample(placed, min(len(placed), rng.randint(0, 6))))
     nominated = []
     for i in range(rng.randint(0, 3)):
-        template = random_template(rng, 12, 0.3)
+        template = random_template(rng, 12, 0.3, asks_devices=asks_devices)
         pod = pod_of(f"waits{i}", template, rng.choice((*APPS, "")))
         cluster.take(PodUpserted(pod))
         nominated.append((pod.key, rng.choice(list(cluster.oracle.nodes))))
@@ -132,10 +141,11 @@ def test_what_is_decided_already_counts(seed: int) -> None:
     ]
 
 
+@pytest.mark.parametrize("asks_devices", [0.0, 0.6])
 @pytest.mark.parametrize("seed", range(250, 256))
-def test_fifty_nodes_and_five_hundred_pods(seed: int) -> None:
+def test_fifty_nodes_and_five_hundred_pods(seed: int, asks_devices: float) -> None:
     """The same on clusters of a size; and by itself: no victim is one too many, none is as important."""
-    cluster = random_cluster(seed, nodes=50, per_node=18)
+    cluster = random_cluster(seed, nodes=50, per_node=18, asks_devices=asks_devices)
     oracle = Preemption(cluster.oracle, cluster.budgets)
     entry = cluster.oracle.pods[cluster.preemptors[0].key]
     expected = oracle.candidates(entry)
@@ -157,17 +167,18 @@ def test_fifty_nodes_and_five_hundred_pods(seed: int) -> None:
             pods[key].node = each.node
 
 
+@pytest.mark.parametrize("asks_devices", [0.0, 0.6])
 @pytest.mark.parametrize("seed", range(300, 340))
-def test_the_pods_by_row_follow_the_state(seed: int) -> None:
+def test_the_pods_by_row_follow_the_state(seed: int, asks_devices: float) -> None:
     """A planner that lived through many changes plans as one that sees the cluster for the first time."""
-    cluster, rng = random_cluster(seed), random.Random(seed)
+    cluster, rng = random_cluster(seed, asks_devices=asks_devices), random.Random(seed)
     state, pod = cluster.state, cluster.preemptors[0]
     with compiled_alone(state, ProfilePlan(cluster.profile), pod, NodeView(state)) as alone:
         budgets = Budgets(state)
         old = Preemptor(state, alone.snapshot, alone.slots)
         old.plan(alone.program, 2, Decided(budgets))
         for step in range(12):
-            change(cluster, rng, step)
+            change(cluster, rng, step, asks_devices=asks_devices)
             if not state.index.is_settled:
                 state.apply(Settle())
             alone.snapshot.sync()
@@ -188,7 +199,24 @@ def test_the_pods_by_row_follow_the_state(seed: int) -> None:
             assert (old.candidates(program, now), old.plan(program, 3, now)) == expected
 
 
-def change(cluster: Cluster, rng: random.Random, step: int) -> None:
+def test_devices_decide_who_goes() -> None:
+    """What the comparisons above rest on: pods go for a share, and for whole devices that others share."""
+    shares = wholes = 0
+    for seed in range(400, 600):
+        cluster = random_cluster(seed, asks_devices=0.6)
+        pods, entry = cluster.oracle.pods, cluster.oracle.pods[cluster.preemptors[0].key]
+        if not wants(entry.spec.template)[0]:
+            continue
+        for each in Preemption(cluster.oracle).candidates(entry).values():
+            held = [wants(pods[key].spec.template)[1] for key in each.victims]
+            is_share = wants(entry.spec.template)[1] < 1000
+            shares += is_share and any(0 < milli < 1000 for milli in held)
+            wholes += not is_share and any(0 < milli < 1000 for milli in held)
+    assert shares > 30
+    assert wholes > 30
+
+
+def change(cluster: Cluster, rng: random.Random, step: int, *, asks_devices: float) -> None:
     """Let a pod come, go or change, or a node."""
     nodes = sorted(cluster.oracle.nodes)
     placed = sorted(key for key, pod in cluster.oracle.pods.items() if pod.node)
@@ -212,5 +240,5 @@ def change(cluster: Cluster, rng: random.Random, step: int) -> None:
     elif kind == 2 and len(nodes) > 2:
         cluster.take(NodeDeleted(rng.choice(nodes)))
     else:
-        template = random_template(rng, rng.randint(0, 9), 0.2)
+        template = random_template(rng, rng.randint(0, 9), 0.2, asks_devices=asks_devices)
         cluster.take(PodUpserted(pod_of(f"late{step}", template, rng.choice(APPS), rng.choice(nodes))))

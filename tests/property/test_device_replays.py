@@ -33,12 +33,13 @@ def live(seed: int) -> Team:
     for step in range(24):
         kind = random.choice(("pods", "pods", "high", "gone", "gone", "crash"))
         if kind in ("pods", "high"):
-            new = {
-                f"p{step}-{i}": random.choice(({"gpu": 1}, {"gpu": 2}, {"milli": 300}, {"milli": 700}))
-                for i in range(random.randint(1, 6))
-            }
+            asks = [
+                random.choice(({"gpu": 1}, {"gpu": 2}, {"milli": 300}, {"milli": 700}))
+                for _ in range(random.randint(1, 6))
+            ]
+            new = {f"{'-'.join(of)}{step}-{i}": of for i, of in enumerate(asks)}
             alive |= new
-            manifests = [asking(name, asks) for name, asks in new.items()]
+            manifests = [asking(name, of) for name, of in new.items()]
             for manifest in manifests:
                 manifest["spec"]["priority"] = 10 if kind == "high" else 0
             team.tell("ADDED", *manifests)
@@ -68,3 +69,5 @@ def test_days_have_promises_of_devices() -> None:
     """What the test above rests on."""
     told = [row for seed in range(6) for row in live(seed).decided()]
     assert {"nominated", "evicted"} <= {row["outcome"] for row in told}
+    evicted = {row["pod"]["name"] for row in told if row["outcome"] == "evicted"}
+    assert {name.rstrip("0123456789-") for name in evicted} >= {"milli", "gpu"}

@@ -114,7 +114,7 @@ async def make_keys(directory: Path, attack: Attack) -> dict[str, str]:
         Grant("hostile", ["producer", "operator"], events_per_second=rate),
     )
     keys = {grant.name: new_key() for grant in grants}
-    async with bootstrap.place(Settings(dir=directory)) as place:
+    async with bootstrap.place(Settings(dir=directory), make=True) as place:
         await bootstrap.initialise(place, 1)
         async with contextlib.aclosing(bootstrap.open_store(place)) as store:
             for grant in grants:

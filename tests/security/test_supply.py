@@ -10,22 +10,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.markers import Marker
 
 from ops.supply import advisories, bundled
 
 REPOSITORY = Path(__file__).parents[2]
 LOCKS = ("requirements.lock", "requirements-dev.lock", "ops/supply/tools.lock")
 _PIN = re.compile(
-    r"^([a-z0-9._-]+)==([^ ;]+)(?: ; [^\\]+)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)",
+    r"^([a-z0-9._-]+)==([^ ;]+)(?: ; ([^\\]+))? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)",
     re.MULTILINE,
 )
 
 
 def pins(lock: str) -> dict[str, str]:
-    """Return the version of each package of a lock; every line of the lock is part of a pin with hashes."""
+    """Return the version of each package of a lock; every line of the lock is part of a pin with hashes.
+
+    Of a package with several versions it is the one for the Python that runs.
+    """
     text = re.sub(r"^ +# .*\n", "", (REPOSITORY / lock).read_text(), flags=re.M)
     assert _PIN.sub("", text).strip() == "", f"{lock} pins something without a hash"
-    return {found[1]: found[2] for found in _PIN.finditer(text)}
+    found = [(each[1], each[2], each[3]) for each in _PIN.finditer(text)]
+    found.sort(key=lambda pin: pin[2] is None or Marker(pin[2]).evaluate())
+    return {name: version for name, version, _ in found}
 
 
 def _name(requirement: str) -> str:
@@ -43,7 +49,8 @@ def test_the_locks_pin_what_the_project_asks_for() -> None:
     extras = project["optional-dependencies"]
     runtime, dev = pins("requirements.lock"), pins("requirements-dev.lock")
     assert {_name(each) for each in project["dependencies"] + extras["build"]} <= set(runtime)
-    assert {_name(each) for each in extras["dev"]} <= set(dev)
+    assert {_name(each) for each in extras["dev"] + extras["plots"] + extras["search"]} <= set(dev)
+    assert not {_name(each) for each in extras["plots"] + extras["search"]} & set(runtime)
     assert {name: dev.get(name) for name in runtime if name != "setuptools"} == {
         name: version for name, version in runtime.items() if name != "setuptools"
     }

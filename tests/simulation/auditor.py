@@ -55,6 +55,7 @@ class Auditor:
         self.fenced_commits = 0
         self.conflicts = 0  # claims that were not granted
         self.gangs = 0  # placed, each as often as a transaction placed pods of it
+        self.workloads = 0  # of these, gangs of Workloads
         self.reserves = False  # nodes for pods that wait for long
 
     def add_shards(self, shards: int) -> None:
@@ -146,7 +147,7 @@ class Auditor:
         again = f"{outside.runs_again} times, and {self.late_publishers} late relays could have done so"
         # A late append repeats what the present relay published, and that one repeats what was new in it.
         self.require(outside.runs_again <= 2 * self.late_publishers, Invariant.PUBLISHED_TWICE, again)
-        self.gangs = outside.gangs_count
+        self.gangs, self.workloads = outside.gangs_count, outside.workloads_count
         outside.judge_nodes()
         outside.judge_end()
         self._check_placements(outside)

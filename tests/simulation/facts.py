@@ -48,6 +48,8 @@ class Pod:
     priority: int
     may_preempt: bool
     gang: str
+    named_node: str  # by another scheduler, which ended pods there for it
+    leaves: bool  # another scheduler ended it for another pod
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ def read_pod(manifest: Json) -> Pod:
     container = spec["containers"][0]
     requests = {name: amount(name, text) for name, text in container["resources"]["requests"].items()}
     terms = spec.get("affinity", {}).get("podAntiAffinity", {})
+    ended = [each["reason"] for each in manifest["status"].get("conditions", ())]
     return Pod(
         uid=meta["uid"],
         key=f"{meta['namespace']}/{meta['name']}",
@@ -88,8 +91,17 @@ def read_pod(manifest: Json) -> Pod:
         profile=spec.get("schedulerName", "default-scheduler"),
         priority=spec.get("priority", 0),
         may_preempt=spec.get("preemptionPolicy") != "Never",
-        gang=meta.get("labels", {}).get(POD_GROUP_LABEL, ""),
+        gang=gang_of(manifest),
+        named_node=manifest["status"].get("nominatedNodeName", ""),
+        leaves="deletionTimestamp" in meta and "PreemptionByScheduler" in ended,
     )
+
+
+def gang_of(manifest: Json) -> str:
+    """Return the gang that a pod names, "" if none: a PodGroup, or WORKLOAD:GROUP[:REPLICA]."""
+    if ref := manifest.get("spec", {}).get("workloadRef"):
+        return ":".join(filter(None, map(ref.get, ("name", "podGroup", "podGroupReplicaKey"))))
+    return str((manifest["metadata"].get("labels") or {}).get(POD_GROUP_LABEL, ""))
 
 
 def read_node(manifest: Json) -> Node:
@@ -198,7 +210,8 @@ class Events:
     broken : list
         (topic, partition, offset) of records that make no sense, each as often as it was taken.
     gangs : dict
-        Name -> version and least number of members of all states of its PodGroup; None: it was deleted.
+        Name -> version and least number of members of all states of its PodGroup; None: it was deleted. A
+        group of a Workload is WORKLOAD:GROUP.
     failed : set
         Uid and node of pods that could not be bound there.
     """
@@ -217,6 +230,7 @@ class Events:
         self.failed: set[tuple[str, str]] = set()
         self._pod_versions: dict[str, int] = {}  # key -> the newest version that counted
         self._node_versions: dict[str, int] = {}
+        self._workload_versions: dict[str, int] = {}
         self._uids: set[str] = set()  # of all pods that were read
         self._end_versions: dict[str, int] = {}  # uid -> the version that ended it
 
@@ -233,7 +247,7 @@ class Events:
         if record.topic == PODS_TOPIC:
             homes = self.homes.setdefault((record.key or b"").decode(), set())
             homes.add(record.partition)
-            if gang := (thing["metadata"].get("labels") or {}).get(POD_GROUP_LABEL):
+            if gang := gang_of(thing):
                 of_gang = f"{thing['metadata']['namespace']}/{gang}".encode()
                 homes |= {partition_for(of_gang, None, count + 1) for count in range(self._shards_count)}
             if "spec" in thing:
@@ -255,6 +269,8 @@ class Events:
                 states.append((version, None))
             elif kind != "DELETED" and version > known:
                 states.append((version, thing["spec"]["minMember"]))
+        elif record.topic == CONFIG_TOPIC and thing["kind"] == "Workload":
+            self._fold_workload(kind, thing, version)
         elif record.topic == CONFIG_TOPIC and thing["kind"] == "SchedulingProfile":
             if kind != "DELETED" and "Broken" in str(thing["spec"]):
                 self.broken.append((record.topic, record.partition, record.offset))
@@ -262,6 +278,24 @@ class Events:
             revisions = self.profiles.setdefault(thing["metadata"]["name"], [])
             if not revisions or version > revisions[-1][0]:
                 revisions.append((version, None if kind == "DELETED" else thing["spec"]))
+
+    def _fold_workload(self, kind: str, workload: Json, version: int) -> None:
+        """Give each group of a Workload its least number; None to those that it does not have any more."""
+        name, groups = workload["metadata"]["name"], workload["spec"]["podGroups"]
+        known = self._workload_versions.get(name, 0)
+        if version < known or (version == known and kind != "DELETED"):
+            return
+        self._workload_versions[name] = version
+        of_policy = {f"{name}:{each['name']}": each["policy"].get("gang") for each in groups}
+        before = [gang for gang in self.gangs if gang.startswith(f"{name}:")]
+        for gang in {**dict.fromkeys(before), **of_policy}:
+            least = of_policy[gang]["minCount"] if of_policy.get(gang) else 1
+            there = gang in of_policy and kind != "DELETED"
+            self.gangs.setdefault(gang, []).append((version, least if there else None))
+
+    def states_of(self, gang: str) -> list[tuple[int, int | None]]:
+        """Return all states of what a gang is one of, a PodGroup or a group of a Workload."""
+        return self.gangs.get(":".join(gang.split(":")[:2]), [])
 
     def _fold_ended(self, key: str, uid: str) -> None:
         """Take the word of an executor that a pod is gone; it knows no version."""

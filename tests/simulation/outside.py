@@ -74,6 +74,7 @@ class Outside:
         self.events = events
         self.promises = Promises(findings, reserves=reserves)
         self.gangs_count = 0  # of transactions, each of which placed pods of a gang
+        self.workloads_count = 0  # of those of Workloads
         self._shard_counts = shard_counts
         self.lives: dict[str, Life] = {}
         self.decisions: dict[int, list[bytes]] = {}  # of each shard, each once, without when it was recorded
@@ -159,12 +160,13 @@ class Outside:
         Who holds shard 0 takes its changes itself; another worker may know any of its states.
         """
         for gang, who in self._gangs_bound.items():
-            states = [least for _, least in self.events.gangs.get(gang, ())]
+            states = [least for _, least in self.events.states_of(gang)]
             may_know = states[-1:] if 0 in self._commit.own else [each for each in states if each is not None]
             found = sum(pod.gang == gang for _, pod in self._now()[1].values())
             enough = any(least is not None and found >= least for least in may_know)
             self._require(enough, Invariant.PART_OF_GANG, f"{who}: {found} of {gang} run, of {may_know}")
             self.gangs_count += 1
+            self.workloads_count += ":" in gang
         self._gangs_bound.clear()
 
     # ------------------------------------------------------------------------------------- lives of pods
@@ -197,6 +199,8 @@ class Outside:
             self._require(not life.released or is_back, Invariant.GHOST, f"{who}: it was released before")
         self._follow(life, decision, pod, who)
         beside = self._beside(node) if outcome == "nominated" and self._knows_order else None
+        if beside is not None and decision["preemption"]["victims"]:
+            self._judge_leaving(pod, who)
         self.promises.fold(decision, pod, beside, who)
         self._place(life, decision, pod)
         life.version, life.outcome, life.shard = version, outcome, decision["shard"]
@@ -235,6 +239,18 @@ class Outside:
         """Return a node as it is now, and the pods on it by uid."""
         nodes, placed = self._now()
         return nodes.get(name, _NOWHERE), {uid: pod for uid, (on, pod) in placed.items() if on == name}
+
+    def _judge_leaving(self, pod: Pod, who: str) -> None:
+        """Nobody is evicted for a pod while others leave the node that another scheduler named for it.
+
+        But where the node refuses it whoever leaves. What others did may not be known to its worker yet.
+        """
+        if not pod.named_node or any(not self._commit.knows(*each[0].number) for each in self._undone):
+            return
+        node, there = self._beside(pod.named_node)
+        leaving = [each.uid for each in there.values() if each.leaves and each.priority < pod.priority]
+        waits = leaving and not why_not(node, (), pod)
+        self._require(not waits, Invariant.WRONG_NOMINATION, f"{who}: {leaving} leave {pod.named_node}")
 
     def _now(self) -> tuple[dict[str, Node], Placed]:
         """Return all nodes, and where each pod is."""
@@ -402,7 +418,7 @@ class Outside:
 
         Those count that get in nobody's way, and of one shard: each counts its own.
         """
-        states = self.events.gangs.get(pod.gang, ())
+        states = self.events.states_of(pod.gang)
         least = states[-1][1] if states else None
         if least is None:
             return False

@@ -35,6 +35,10 @@ _APART = {"lonely": "kubernetes.io/hostname", "zonal": "zone"}
 """Pods with this label keep away from each other by this topology key."""
 
 _GANGS = ("gang-0", "gang-1", "gang-2")
+_OF_WORKLOAD = _GANGS[-1]
+"""The PodGroup that is a Workload of two groups on some days."""
+
+WORKLOAD = "work"
 _TAINT = {"key": "reserved", "value": "yes", "effect": "NoSchedule"}
 
 
@@ -45,11 +49,18 @@ class Kind(NamedTuple):
     has_gangs: bool = False
     fails_to_bind: bool = False
     reserves: bool = False
+    has_workloads: bool = False
+    names_nodes: bool = False
 
     @classmethod
     def of(cls, seed: int, *, preempts: bool) -> Kind:
-        """Return the kind of a day: every second one has gangs, and every third one bindings that fail."""
-        return cls(preempts, seed % 2 == 1, seed % 3 == 0, preempts and seed % 4 < 2)
+        """Return the kind of a day: every second one has gangs, and every third one bindings that fail.
+
+        Of those with gangs every second one has a Workload, too. Of those with preemption every second one
+        has pods for which another scheduler names nodes. Neither draws a random number.
+        """
+        reserves, names_nodes = preempts and seed % 4 < 2, preempts and seed % 4 in (1, 2)
+        return cls(preempts, seed % 2 == 1, seed % 3 == 0, reserves, seed % 4 == 3, names_nodes)
 
 
 _PLAIN = Kind()
@@ -229,16 +240,36 @@ class Scenario:
         meta: dict[str, Any] = {"name": name, "namespace": "sim", "uid": f"uid-{self._uid}"}
         meta |= {"resourceVersion": str(self._version), "labels": {"app": app}}
         if self._kind.has_gangs and self._rng.random() < 0.3:
-            meta["labels"][POD_GROUP_LABEL] = self._rng.choice(_GANGS)
+            gang = self._rng.choice(_GANGS)
+            if gang == _OF_WORKLOAD and self._kind.has_workloads:
+                spec["workloadRef"] = self._workload_ref()
+            else:
+                meta["labels"][POD_GROUP_LABEL] = gang
         pod = {
             "kind": "Pod",
             "apiVersion": "v1",
             "metadata": meta,
             "spec": spec,
-            "status": {"phase": "Pending"},
+            "status": {"phase": "Pending"} | self._named_node(),
         }
+        if self._kind.names_nodes and "nodeName" in spec and app != "spread":
+            self._leave(pod)
         self.pods[name] = pod
         return PODS_TOPIC, f"sim/{name}", self._event("ADDED", pod)
+
+    def _workload_ref(self) -> dict[str, str]:
+        """Return a group of the Workload: replicas of the first one, or the second one, which has none."""
+        if self._uid % 3 == 0:
+            return {"name": WORKLOAD, "podGroup": "b"}
+        return {"name": WORKLOAD, "podGroup": "a", "podGroupReplicaKey": str(self._uid % 2)}
+
+    def _named_node(self) -> dict[str, str]:
+        """Return what the status of some pods says: another scheduler ended pods on a node for them."""
+        there = self.pods.values() if self._kind.names_nodes else ()
+        leaving = [pod["spec"] for pod in there if "deletionTimestamp" in pod["metadata"]]
+        if not leaving:
+            return {}
+        return {"nominatedNodeName": min(leaving, key=lambda spec: int(spec["priority"]))["nodeName"]}
 
     def _budget(self) -> tuple[str, str, bytes]:
         """Let a budget come, change or go."""
@@ -256,15 +287,31 @@ class Scenario:
         return CONFIG_TOPIC, f"PodDisruptionBudget/sim/{app}", self._event(kind, budget)
 
     def _pod_group(self, name: str, kind: str) -> tuple[str, str, bytes]:
-        """Let the PodGroup of a gang come, change or go."""
+        """Let the PodGroup of a gang, or the Workload in its place, come, change or go."""
         self._version += 1
+        least = self._rng.choice((1, 2, 2, 3))
+        if name == _OF_WORKLOAD and self._kind.has_workloads:
+            return self._workload(least, kind)
         group = {
             "kind": "PodGroup",
             "apiVersion": "scheduling.x-k8s.io/v1alpha1",
             "metadata": {"name": name, "namespace": "sim", "resourceVersion": str(self._version)},
-            "spec": {"minMember": self._rng.choice((1, 2, 2, 3))},
+            "spec": {"minMember": least},
         }
         return CONFIG_TOPIC, f"PodGroup/sim/{name}", self._event(kind, group)
+
+    def _workload(self, least: int, kind: str) -> tuple[str, str, bytes]:
+        """Return an event of the Workload; it lacks its second group at times."""
+        groups: list[dict[str, Any]] = [{"name": "a", "policy": {"gang": {"minCount": least}}}]
+        if self._version % 4:
+            groups.append({"name": "b", "policy": {"basic": {}} if least == 1 else groups[0]["policy"]})
+        workload = {
+            "kind": "Workload",
+            "apiVersion": "scheduling.k8s.io/v1alpha1",
+            "metadata": {"name": WORKLOAD, "namespace": "sim", "resourceVersion": str(self._version)},
+            "spec": {"podGroups": groups},
+        }
+        return CONFIG_TOPIC, f"Workload/sim/{WORKLOAD}", self._event(kind, workload)
 
     def fail_binding(self, bound: Iterable[tuple[str, str]]) -> tuple[str, Entry] | None:
         """Say of a pod that it could not be bound; ``bound`` are uids and nodes that were told lately."""
@@ -300,23 +347,32 @@ class Scenario:
         self._version += 1
         pod["metadata"]["resourceVersion"] = str(self._version)
         draw = self._rng.random()
+        is_spread = pod["metadata"]["labels"]["app"] == "spread"
+        may_leave = self._kind.preempts and bool(pod["spec"].get("nodeName")) and not is_spread
         if draw < 0.4:
-            pod["status"]["phase"] = self._rng.choice(("Succeeded", "Failed"))
+            phase = self._rng.choice(("Succeeded", "Failed"))
+            if may_leave and self._kind.names_nodes:
+                self._leave(pod)
+            else:
+                pod["status"]["phase"] = phase
         elif draw < 0.6:
             pod["spec"]["nodeName"] = f"node-{self._rng.randint(0, self._nodes_max)}"
         elif draw < 0.8:
             requests = pod["spec"]["containers"][0]["resources"]["requests"]
             requests["cpu"] = f"{self._rng.choice((*_CPUS, 8000))}m"
-        elif (
-            self._kind.preempts
-            and pod["spec"].get("nodeName")
-            and pod["metadata"]["labels"]["app"] != "spread"
-        ):
-            pod["metadata"]["deletionTimestamp"] = "2023-11-14T22:20:00Z"  # it takes its time to end
+        elif may_leave:
+            self._leave(pod)
         else:
             pod["metadata"]["labels"]["touched"] = str(self._version)
         self.pods[name] = pod
         return PODS_TOPIC, f"sim/{name}", self._event("MODIFIED", pod)
+
+    def _leave(self, pod: dict[str, Any]) -> None:
+        """Let a pod that runs begin to end; it takes its time."""
+        pod["metadata"]["deletionTimestamp"] = "2023-11-14T22:20:00Z"
+        if self._kind.names_nodes:
+            ended = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+            pod["status"]["conditions"] = [ended]
 
     def _broken(self) -> tuple[str, Entry]:
         """Return a record that must become exactly one dead letter."""

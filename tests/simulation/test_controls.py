@@ -438,6 +438,7 @@ def _evicting_all(placer: PreemptingPlacer, key: str, plan: Planned, attempt: in
 _PROMISE = PreemptingPlacer._promise
 _EVICTS_ALL = mock.patch.object(PreemptingPlacer, "_promise", _evicting_all)
 _ALL_PREEMPT = mock.patch("domain.cycle.preempting.may_preempt", return_value=True)
+_WAITS_FOR_NOBODY = mock.patch("domain.cycle.preempting.has_leaving", return_value=False)
 
 # ------------------------------------------------------------------------------------------------- gangs
 
@@ -495,6 +496,7 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
     ("evicted for another", Build(ledger=_NamesAnother), None, Invariant.WRONG_EVICTION),
     ("all evicted", Build(), _EVICTS_ALL, Invariant.EVICTED_FOR_NOTHING),
     ("all may preempt", Build(), _ALL_PREEMPT, Invariant.WRONG_NOMINATION),
+    ("waits for nobody who leaves", Build(), _WAITS_FOR_NOBODY, Invariant.WRONG_NOMINATION),
     ("guards off", Build(), _all(_NO_GUARDS, _MANY_APART, _FOLLOWS_SELDOM), Invariant.INFEASIBLE_PLACEMENT),
     (
         "losers apart",

@@ -48,7 +48,7 @@ def test_every_fault_that_is_on_strikes_and_a_stale_owner_is_refused() -> None:
     assert not tally.failures, "\n".join(tally.failures)
     assert set(tally.faults) == set(Fault)
     assert tally.counts["fenced commits"] > 0
-    assert tally.counts["gangs placed"] > 0
+    assert tally.counts["gangs of Workloads placed"] > 0
 
 
 def test_nobody_runs_while_partitions_would_not_be_read() -> None:

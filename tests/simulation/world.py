@@ -357,6 +357,7 @@ class World:
             "fenced commits": self.auditor.fenced_commits,
             "conflicts": self.auditor.conflicts,
             "gangs placed": self.auditor.gangs,
+            "gangs of Workloads placed": self.auditor.workloads,
             "late publishers": self.auditor.late_publishers,
         }
 

@@ -9,6 +9,7 @@ import orjson
 
 from services.adapters.memory.log import MemoryLog
 from services.codec.encode import encode_event
+from services.codec.partition import partition_for
 from services.executor.run import Executor, Positions, deletions
 from services.ports.log import DECISIONS_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, topic_specs
 from tests.builders import Json, node_manifest, pod_manifest
@@ -30,22 +31,22 @@ def test_who_was_spared_right_behind_is_left_alone() -> None:
     assert len(deletions([*told_of, record("evicted", "a")])[None]) == 2, "evicted anew"
 
 
-async def run(log: MemoryLog, positions: Positions, until: int) -> None:
+async def run(log: MemoryLog, positions: Positions, until: int, partitions: int = SHARDS) -> None:
     """Run an executor until so many deletions are in the log."""
     executor = Executor(log, positions)
     task = asyncio.create_task(executor.run())
     for _ in range(200):
         await asyncio.sleep(0.01)
-        if len(await deleted(log)) >= until:
+        if len(await deleted(log, partitions)) >= until:
             break
     await asyncio.sleep(0.05)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def deleted(log: MemoryLog) -> list[Json]:
+async def deleted(log: MemoryLog, partitions: int = SHARDS) -> list[Json]:
     reader = await log.reader()
-    await reader.assign({TopicPartition(PODS_TOPIC, shard): 0 for shard in range(SHARDS)})
+    await reader.assign({TopicPartition(PODS_TOPIC, shard): 0 for shard in range(partitions)})
     return [orjson.loads(each.value or b"") for each in await reader.poll(1000, 0.0)]
 
 
@@ -105,3 +106,31 @@ async def test_a_pod_is_deleted_where_its_producer_put_it() -> None:
     await reader.assign({TopicPartition(PODS_TOPIC, shard): 0 for shard in range(SHARDS)})
     gone = await reader.poll(1000, 0.0)
     assert {orjson.loads(g.value or b"")["object"]["metadata"]["name"]: g.partition for g in gone} == put
+
+
+async def test_what_was_decided_before_shards_were_added_is_deleted_where_its_key_is_now(
+    tmp_path: Path,
+) -> None:
+    """Each pod went to the shard of its key then: the partition of before would refuse its deletion."""
+    log, file = MemoryLog(SteppingClock()), tmp_path / "positions"
+    await log.ensure_topics(topic_specs(1))
+    writer = await log.writer()
+    name = next(each for each in "abcdef" if partition_for(f"ns/{each}".encode(), None, SHARDS) == 1)
+
+    async def evict(uid: str) -> None:
+        pod = {"namespace": "ns", "name": name, "uid": uid}
+        value = orjson.dumps({"outcome": "evicted", "pod": pod, "preemption": {"shard": 0}})
+        await writer.append(DECISIONS_TOPIC, [Entry(b"ns/p", value)], partition=0)
+
+    await evict("first")
+    await run(log, Positions(file), 1, partitions=1)
+    await evict("before")
+    await log.add_partitions([PODS_TOPIC, DECISIONS_TOPIC], SHARDS)
+    await run(log, Positions(file), 2)
+    await evict("after")
+    await run(log, Positions(file), 3)
+    reader = await log.reader()
+    await reader.assign({TopicPartition(PODS_TOPIC, shard): 0 for shard in range(SHARDS)})
+    gone = await reader.poll(1000, 0.0)
+    found = {orjson.loads(each.value or b"")["object"]["metadata"]["uid"]: each.partition for each in gone}
+    assert found == {"first": 0, "before": 1, "after": 0}

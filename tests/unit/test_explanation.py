@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import msgspec
 import pytest
 
@@ -186,12 +188,13 @@ def cycle_doc() -> Json:
 
 
 def test_what_is_short_in_more_ways_than_are_named_is_counted_as_others() -> None:
-    """Each node lacks a different choice of seven resources, every second one even when it is empty."""
-    names = [f"x.io/{letter}" for letter in "abcdefg"]
+    """Each node lacks other resources, up to three of ten, every second one even when it is empty."""
+    names = [f"x/{letter}" for letter in "abcdefghij"]
+    choices = [choice for count in range(4) for choice in combinations(names, count)]
     scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
-    for i in range(2 * 128):
+    for i in range(2 * len(choices)):
         lacks, hopeless = divmod(i, 2)
-        short = {name for r, name in enumerate(names) if lacks >> r & 1}
+        short = set(choices[lacks])
         offered = {name: 5 if hopeless and name in short else 10 for name in names}
         scheduler.fold(NodeUpserted(node(f"n{i}", extended=offered)))
         if not hopeless:
@@ -199,12 +202,12 @@ def test_what_is_short_in_more_ways_than_are_named_is_counted_as_others() -> Non
             scheduler.fold(PodUpserted(pod(f"on-n{i}", taken, on=f"n{i}")))
     scheduler.fold(PodUpserted(pod("p", template(requests=dict.fromkeys(names, 10)))))
     (attempt,) = scheduler.cycle().attempts
-    assert (attempt.feasible_count, attempt.unresolvable_count) == (2, 127)
+    assert (attempt.feasible_count, attempt.unresolvable_count) == (2, len(choices) - 1)
     # All lines but two are taken by what evicting could help.
     named = {code: count for code, count in attempt.reasons.items() if code != "others"}
     assert set(named.values()) == {1}
     assert len(named) == reasons_per_cycle_max - 2
-    assert attempt.reasons["others"] == 2 * 127 - len(named)
+    assert attempt.reasons["others"] == 2 * (len(choices) - 1) - len(named)
 
 
 def test_a_weight_of_1_goes_without_saying() -> None:

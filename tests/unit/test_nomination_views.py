@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from services.adapters.memory.store import MemoryStore
+from services.api.attempts import show_attempts
 from services.api.explanation import explain
 from services.api.nominations import list_nominations
 from services.cli.get import Kind, kind_of
@@ -16,6 +17,7 @@ from services.cli.tables import TABLES
 from services.cli.watch import GONE, KEYS
 from tests.builders import node_manifest, pod_manifest
 from tests.property.site import Site
+from tests.unit.preempted import AT_MS
 
 
 @pytest.fixture
@@ -73,3 +75,23 @@ def test_the_kind_has_names_and_can_be_watched() -> None:
     assert {kind_of(name) for name in ("nominations", "nomination", "nom")} == {Kind.NOMINATIONS}
     assert KEYS[Kind.NOMINATIONS] == ("uid", "shard")
     assert Kind.NOMINATIONS in GONE
+
+
+def summaries(site: Site, name: str, at_ms: int | None = None) -> str:
+    """Return what is said of a pod in one sentence: where it is, or why it waits."""
+    found = asyncio.run(show_attempts(MemoryStore(site.database), "default", name, at_ms))
+    assert found is not None
+    return found.summary
+
+
+def test_why_a_pod_waits_names_the_node_that_is_promised_to_it(site: Site) -> None:
+    then_ms = AT_MS + 1
+    assert "of 1 node, 1 lacks cpu" in summaries(site, "high")
+    assert summaries(site, "high").endswith(" n1 is promised to it.")
+    assert summaries(site, "low-0").startswith(
+        "default/low-0 is placed on n1. It has to leave: it makes room for a pod of priority 9"
+    )
+    site.tell("DELETED", pod_manifest("high"), at_ms=AT_MS + 5_000)
+    assert summaries(site, "low-0") == "default/low-0 is placed on n1.", "it was spared"
+    assert "is promised to it" in summaries(site, "high", then_ms)
+    assert "It has to leave" in summaries(site, "low-0", then_ms)

@@ -60,18 +60,70 @@ def test_who_holds_a_whole_device_makes_way_for_one() -> None:
 
 
 def test_who_shares_a_device_stays_and_others_leave() -> None:
-    team = full(2, low("share", {"milli": 300}), low("whole", {"gpu": 1}))
+    team = full(2, low("share", {"milli": 300}, priority=5), low("whole", {"gpu": 1}))
     team.tell("ADDED", asking("high", {"gpu": 1}))
     assert told(team, "evicted") == ["whole"]
     leave(team, "whole")
     assert devices_of(team)["high"] == ("n0", (1,))
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
 @pytest.mark.parametrize("asks", [{"milli": 800}, {"gpu": 1}])
-def test_nobody_is_evicted_for_what_shares_hold(asks: dict[str, int]) -> None:
-    team = full(1, low("share", {"milli": 300}))
+def test_who_shares_a_device_makes_way_for_more_of_it(asks: dict[str, int], is_restarted: bool) -> None:
+    team = full(1, low("share", {"milli": 300}), low("plain"))
     team.tell("ADDED", asking("high", asks))
+    assert (told(team, "evicted"), told(team, "nominated")) == (["share"], ["high"])
+    if is_restarted:
+        team.die(0)
+        team.rest()
+    leave(team, "share")
+    assert devices_of(team)["high"] == ("n0", (0,))
+
+
+def test_who_is_on_the_device_leaves_and_nobody_else() -> None:
+    """A share of one device is lacking: who has room beside it stays, as does who is on another device."""
+    pods = low("small", {"milli": 200}, priority=5), low("dear", {"milli": 700}), low("cheap", {"gpu": 1})
+    team = full(2, *pods)
+    team.tell("ADDED", asking("high", {"milli": 300}))
+    assert told(team, "evicted") == ["cheap"]
+    team = full(1, *pods[:2])
+    team.tell("ADDED", asking("high", {"milli": 800}))
+    assert told(team, "evicted") == ["dear"]
+
+
+def test_two_devices_become_free_together_for_who_wants_both() -> None:
+    shares = [low(f"share{i}", {"milli": 600}) for i in range(3)]
+    team = full(3, *shares)
+    team.tell("ADDED", asking("high", {"gpu": 2}))
+    assert len(told(team, "evicted")) == 2
+    leave(team, *told(team, "evicted"))
+    ((_, devices),) = [held for name, held in devices_of(team).items() if name == "high"]
+    assert len(devices) == 2
+
+
+def test_nobody_leaves_where_shares_of_equal_priority_stay() -> None:
+    team = full(1, low("share", {"milli": 300}), low("equal", {"milli": 300}, priority=10))
+    team.tell("ADDED", asking("high", {"milli": 800}))
     assert told(team, "evicted", "nominated") == []
+
+
+def test_who_could_not_be_helped_is_planned_for_when_devices_are_left_to_lower_pods() -> None:
+    """A pod of equal priority leaves the device that a pod of lower priority shares."""
+    team = full(1, low("share", {"milli": 300}), low("equal", {"milli": 300}, priority=10))
+    team.tell("ADDED", asking("high", {"milli": 800}))
+    leave(team, "equal")
+    assert told(team, "evicted") == ["share"]
+
+
+def test_two_shares_on_one_node_get_theirs_one_after_the_other() -> None:
+    """Both are promised as if on the emptiest device: the second is promised once the first has its own."""
+    team = full(2, *(low(f"low{i}", {"milli": 600}) for i in range(2)))
+    team.tell("ADDED", *(asking(f"high{i}", {"milli": 600}) for i in range(2)))
+    assert len(told(team, "evicted")) == 1
+    leave(team, *told(team, "evicted"))
+    assert len(told(team, "evicted")) == 2
+    leave(team, told(team, "evicted")[1])
+    assert {devices_of(team)[f"high{i}"] for i in range(2)} == {("n0", (0,)), ("n0", (1,))}
 
 
 def test_who_lacks_more_than_a_share_gets_it_where_it_is_free() -> None:

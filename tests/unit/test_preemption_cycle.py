@@ -54,7 +54,21 @@ def test_what_is_told_of_it_names_pods_by_uid_and_the_decision() -> None:
         shard = partition_for(f"default/{row['pod']['name']}".encode(), None, SHARDS)
         assert row["preemption"] == {**told_of, "shard": shard}, "where its deletion is to be told"
         assert row["shard"] == nominated["shard"]
+        why = "makes room for a pod of priority 10 that would wait otherwise: 0/1 nodes: 1 insufficient:cpu"
+        assert row["reason"] == why
     assert nominated["reasons"] == {"insufficient:cpu": 1}
+
+
+def test_a_victim_is_told_the_most_frequent_reasons_for_which_the_preemptor_would_wait() -> None:
+    site = Site(preempts=True)
+    taints = [{"key": "k", "value": "v", "effect": "NoSchedule"}]
+    site.tell("ADDED", node_manifest("n0"), node_manifest("n1", cpu=1), node_manifest("n2", taints=taints))
+    site.tell("ADDED", node_manifest("n3", unschedulable=True), node_manifest("n4", memory="1Gi"))
+    site.tell("ADDED", pod_manifest("low", cpu=4, priority=0, node_name="n0"))
+    site.tell("ADDED", high(memory="2Gi"))
+    (row,) = [row for row in site.decided() if row["outcome"] == "evicted"]
+    named = "2 insufficient:cpu; 1 insufficient:memory; 1 node-unschedulable; ..."
+    assert row["reason"].endswith(f"would wait otherwise: 0/5 nodes: {named}")
 
 
 def test_equal_and_lower_pods_do_not_take_what_is_promised_and_a_higher_one_does() -> None:

@@ -1,4 +1,4 @@
-"""Do the examples of docs/preemption.md and docs/gangs.md say what the command says?"""
+"""Do the examples of docs/preemption.md, docs/gangs.md and docs/devices.md say what the command says?"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from services.cli.main import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = "".join((ROOT / "docs" / name).read_text() for name in ("preemption.md", "gangs.md"))
+PAGES = "".join((ROOT / "docs" / name).read_text() for name in ("preemption.md", "gangs.md", "devices.md"))
 EXAMPLES = re.findall(r"```console\n\$ berth ([^\n]*)\n(.*?)```", PAGES, re.DOTALL)
 
 
@@ -42,4 +42,4 @@ def test_an_example_says_what_the_command_says(
 
 
 def test_there_are_examples() -> None:
-    assert len(EXAMPLES) == 3
+    assert len(EXAMPLES) == 4

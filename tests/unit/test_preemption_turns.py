@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 
 from domain.cycle.queue import Queue
 from domain.cycle.schedule import Scheduler
 from domain.cycle.verdicts import CycleResult, Placement, Preemption
+from domain.model.devices import GPU, GPU_MILLI
 from domain.model.events import NodeUpserted, PodDeleted, PodUpserted
 from domain.model.pods import PodSpec
 from domain.model.profiles import BUILT_IN_PROFILES
@@ -105,3 +107,18 @@ def test_what_is_promised_to_others_of_no_lower_priority_is_no_room_that_could_b
     scheduler.fold(PodDeleted("low", "low0-0"))
     assert scheduler.cycle(AT_MS).attempts == []
     assert parked(scheduler.queue) == ["hog/second"]
+
+
+@pytest.mark.parametrize("asks", [{GPU_MILLI: 800}, {GPU: 1}])
+def test_a_device_that_others_share_is_no_room_that_could_be_cleared(asks: Mapping[str, int]) -> None:
+    scheduler = Scheduler(BUILT_IN_PROFILES, seed=1, preempts=True)
+    scheduler.fold(NodeUpserted(node("n0", cpu=64_000, extended={GPU: 1})))
+    for name, milli, priority in (("low", 300, 0), ("top", 300, 10), ("other", 300, 10)):
+        of = template(100, priority=priority, requests={GPU_MILLI: milli})
+        scheduler.fold(PodUpserted(pod(name, of, on="n0")))
+    scheduler.fold(PodUpserted(pod("high", template(100, priority=10, requests=asks))))
+    assert names(scheduler.cycle(AT_MS), Preemption) == []
+    scheduler.fold(PodDeleted("default", "other"))
+    assert scheduler.cycle(AT_MS).attempts == [], "the device is shared by a pod of its priority"
+    scheduler.fold(PodDeleted("default", "top"))
+    assert names(scheduler.cycle(AT_MS), Preemption) == ["high"]

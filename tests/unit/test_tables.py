@@ -244,6 +244,28 @@ def test_reasons_are_words_a_line_each_and_the_most_frequent_first(
 
 
 @pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize(
+    ("taken", "summary"),
+    [
+        ([1000, 300, 0, 0], "2 of 4 wholly free; up to 700 free on a shared one"),
+        ([1000, 0], "1 of 2 wholly free"),
+        ([1200, 1000], "0 of 2 wholly free"),
+    ],
+)
+def test_a_node_tells_what_is_free_of_each_device(
+    taken: list[int], summary: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    describe._node(node(devices=taken, usage=None, pods=[], pods_next=None, others={}))
+    lines = shown(capsys)
+    text = "\n".join(lines)
+    assert max(map(len, lines)) <= 80, text
+    assert f"Devices (thousandths): {summary}" in " ".join(text.split())
+    rows = re.findall(r"^ +(\d+) +([\d,]+) +([\d,]+)$", text, re.MULTILINE)
+    numbers = [[int(cell.replace(",", "")) for cell in row] for row in rows]
+    assert numbers == [[i, each, max(0, 1000 - each)] for i, each in enumerate(taken)]
+
+
+@pytest.mark.usefixtures("terminal")
 def test_describe_fits_80_columns_and_shows_all(capsys: pytest.CaptureFixture[str]) -> None:
     measured = {"avg": 51.25, "std": None, "latest": 60.0, "peak_yesterday": 99.5, "samples": 3}
     over: Item = {"requested": {**GPUS, "cpu": "100"}, "overcommitted": ["cpu"]}

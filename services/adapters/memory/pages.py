@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from domain.model.decisions import Decision
+from domain.model.decisions import Decision, Outcome
 from domain.model.limits import page_bytes_max, raw_bytes_shown_max
 from services.ports.ledger import ConfigRow, DeadLetter, ProfileRow
 from services.ports.log import Span
@@ -60,6 +60,13 @@ def inside(letter: DeadLetter, at: Span) -> bool:
 def follows(at: tuple[int, int], after: tuple[int, int], *, newest_first: bool) -> bool:
     """Say whether a position comes after another one in a list."""
     return at < after if newest_first else at > after
+
+
+def moment_of(made: tuple[Decision, bytes, int]) -> tuple[int, int, bool, int, int]:
+    """Return what orders the decisions about a pod; ``made`` ends with when it was recorded."""
+    decision, _, recorded_ms = made
+    is_last = decision.outcome is Outcome.EVICTED
+    return decision.decided_at_ms, recorded_ms, is_last, decision.seq, decision.shard
 
 
 def matches(decision: Decision, which: DecisionFilter) -> bool:

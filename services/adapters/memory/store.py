@@ -22,6 +22,7 @@ from services.adapters.memory.pages import (
     inside,
     letter_bytes,
     matches,
+    moment_of,
     object_bytes,
     page,
     payload_bytes,
@@ -251,11 +252,15 @@ class MemoryStore(MemoryCallers):
             payload=payload,
         )
 
+    async def pod_decisions(self, namespace: str, name: str, limit: int) -> Rows[DecisionRow]:
+        """See ``Store.pod_decisions``."""
+        found = [row for row in self._decisions() if (row[0].namespace, row[0].name) == (namespace, name)]
+        found.sort(key=moment_of, reverse=True)
+        return page([self._row(*row) for row in found], limit, payload_bytes)
+
     async def latest_decisions(self, pods: Sequence[str]) -> Rows[DecisionRow]:
         """See ``Store.latest_decisions``."""
-        last: dict[str, tuple[Decision, bytes, int]] = {}
-        for row in sorted(self._decisions(), key=lambda row: row[0].seq):
-            last[f"{row[0].namespace}/{row[0].name}"] = row
+        last = {f"{row[0].namespace}/{row[0].name}": row for row in sorted(self._decisions(), key=moment_of)}
         rows = [self._row(*last[pod]) for pod in sorted(pods) if pod in last]
         return page(rows, len(rows), payload_bytes)
 

@@ -17,6 +17,8 @@ from services.adapters.postgres.gangs import page_of_gangs
 from services.adapters.postgres.schema_preemption import evictions, nominations
 from services.adapters.postgres.selects import (
     DECISION,
+    LAST_OF_BATCH,
+    LATEST_FIRST,
     OF_TEMPLATE,
     bound_pods,
     decision_conditions,
@@ -202,13 +204,22 @@ class Listing(Engine):
         rows = await self._page(query, limit, size, ["seq", "shard"], descending=newest_first, pool=pool)
         return _decisions(rows)
 
+    async def pod_decisions(self, namespace: str, name: str, limit: int) -> Rows[DecisionRow]:
+        """Read what was decided of a name along its index, and sort it."""
+        d = t.decisions.c
+        where = (d.namespace == namespace, d.name == name, *within(d.namespace, self._seen))
+        moments = [d.decided_at_ms, LAST_OF_BATCH.label("is_last")]
+        query, size = sa.select(*DECISION, *moments).where(*where), sa.func.octet_length(d.payload)
+        by = ["decided_at_ms", "recorded_at", "is_last", "seq", "shard"]
+        return _decisions(await self._page(query, limit, size, by, descending=True, pool=Pool.LOOKUPS))
+
     async def latest_decisions(self, pods: Sequence[str]) -> Rows[DecisionRow]:
         """Look each pod up along the index on its name."""
         d, pod = t.decisions.c, texts(pods)
         namespace, name = (sa.func.split_part(pod.c.id, "/", at) for at in (1, 2))
         found = sa.select(*DECISION).where(d.namespace == namespace, d.name == name)
         found = found.where(*within(d.namespace, self._seen))
-        last = found.order_by(d.seq.desc()).limit(1).lateral("last")
+        last = found.order_by(*LATEST_FIRST).limit(1).lateral("last")
         query = sa.select(last, pod.c.id.collate("C").label("pod")).select_from(pod.join(last, sa.true()))
         size = sa.func.octet_length(last.c.payload)
         return _decisions(await self._page(query, len(pods), size, ["pod"], pool=Pool.INTAKE))
@@ -218,7 +229,7 @@ class Listing(Engine):
         d, p, w, pod = t.decisions.c, t.placements.c, t.pending.c, texts(pods)
         namespace, name = (sa.func.split_part(pod.c.id, "/", at) for at in (1, 2))
         named = sa.select(d.pod_uid).where(d.namespace == namespace, d.name == name)
-        last = named.order_by(d.seq.desc()).limit(1).correlate(pod).scalar_subquery()
+        last = named.order_by(*LATEST_FIRST).limit(1).correlate(pod).scalar_subquery()
         placed = sa.select(p.resource_version).where(p.pod_uid == last, p.released_at_ms.is_(None))
         waits = sa.select(w.resource_version).where(w.namespace == namespace, w.name == name).limit(1)
         version = sa.func.coalesce(*(each.correlate(pod).scalar_subquery() for each in (placed, waits)))

@@ -46,12 +46,17 @@ async def take_back(
     """Undo claims on some nodes that this transaction was granted."""
     claims = sorted((claim for claim in batch.claims if claim.id in nodes), key=lambda claim: claim.id)
     added = ids.columns([{name: -value for name, value in claim.delta.items()} for claim in claims])
-    none, count = [None] * len(claims), len(added)
-    numbers = [claim.id for claim in claims], [claim.version_seen for claim in claims]
-    changes = [-claim.changes for claim in claims]
-    await connection.fetchrow(
-        sql_nodes.take_facts(count), *numbers, changes, none, [False] * len(claims), none, *added
-    )
+    none = ["NULL"] * len(claims)
+    columns: list[list[Any]] = [
+        [claim.id for claim in claims],
+        [claim.version_seen for claim in claims],
+        [-claim.changes for claim in claims],
+        none,
+        [False] * len(claims),
+        none,
+        *added,
+    ]
+    await connection.fetchrow(sql_nodes.take_facts(len(added)), *map(rows.array_text, columns))
 
 
 async def _take(connection: Connection, facts: Sequence[NodeFact], ids: rows.ResourceIds) -> dict[int, int]:
@@ -62,11 +67,12 @@ async def _take(connection: Connection, facts: Sequence[NodeFact], ids: rows.Res
         [fact.id for fact in facts],
         [fact.version_seen for fact in facts],
         [fact.changes for fact in facts],
-        [None if fact.spec is None else ids.text(fact.spec.allocatable) for fact in facts],
+        ["NULL" if fact.spec is None else f'"{ids.text(fact.spec.allocatable)}"' for fact in facts],
         [fact.deleted for fact in facts],
         [fact.spec_count for fact in facts],
+        *added,
     ]
-    row = await connection.fetchrow(sql_nodes.take_facts(len(added)), *columns, *added)
+    row = await connection.fetchrow(sql_nodes.take_facts(len(added)), *map(rows.array_text, columns))
     missing, moved = _judged(columns[0], *row)
     if missing:
         raise LedgerMismatch(f"nodes to change are not there: {sorted(missing)}")
@@ -86,8 +92,9 @@ async def _grant(
         [claim.spec_count_seen for claim in claims],
         [not claim.is_doubtful for claim in claims],
         [claim.resource_only for claim in claims],
+        *added,
     ]
-    row = await connection.fetchrow(sql_nodes.grant_claims(len(added)), *columns, *added)
+    row = await connection.fetchrow(sql_nodes.grant_claims(len(added)), *map(rows.array_text, columns))
     return _judged(columns[0], *row)
 
 

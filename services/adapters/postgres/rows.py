@@ -42,6 +42,11 @@ def life_text(life: PodLife | None) -> str | None:
     return None if life is None else _encode(life).decode()
 
 
+def array_text(values: Iterable[object]) -> str:
+    """Return numbers or truth values as the text of a Postgres array."""
+    return "{" + ",".join(map(str, values)) + "}"
+
+
 class ResourceIds:
     """Positions of the resource names in vectors, from 1.
 
@@ -84,7 +89,7 @@ class ResourceIds:
 
     def text(self, values: Mapping[str, int]) -> str:
         """Return the vector as the text of a Postgres array."""
-        return "{" + ",".join(map(str, self.vector(values))) + "}"
+        return array_text(self.vector(values))
 
     def amounts(self, vector: Sequence[int]) -> dict[str, int]:
         """Return the values that are not zero, by name."""

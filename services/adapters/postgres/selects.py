@@ -13,6 +13,20 @@ from services.ports.log import PODS_TOPIC
 from services.ports.store import EXAMPLES_MAX, DecisionFilter, DecisionRow, PodFilter
 
 DECISION: list[sa.Column[Any]] = [t.decisions.c[name] for name in DecisionRow._fields]
+LAST_OF_BATCH = t.decisions.c.outcome == "evicted"
+LATEST_FIRST = [
+    part.desc()
+    for part in (
+        *(t.decisions.c.decided_at_ms, t.decisions.c.recorded_at, LAST_OF_BATCH),
+        *(t.decisions.c.seq, t.decisions.c.shard),
+    )
+]
+"""The order of what several shards decided about a pod.
+
+They count apart, so log time orders them, and of one moment the time at which they were recorded. In one
+batch a pod is evicted after everything else was said of it.
+"""
+
 _OF_TEMPLATE = ("requests", "profile", "priority", "gang")
 OF_TEMPLATE = sa.func.json_strip_nulls(
     sa.func.json_build_object(*(part for name in _OF_TEMPLATE for part in (name, t.templates.c.spec[name]))),

@@ -3,6 +3,9 @@
 Both add to what is there. Each returns one row: the ids of the nodes that it changed, null where that is all
 that were asked for; and of the nodes that were not as the writer saw them, their ids, and how far
 ahead they were. A join of what was asked for with what was changed would cost more than all the rest.
+
+Columns are sent as texts (``rows.array_text``): of each element of an array asyncpg asks at length whether
+that is an array, too.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ WITH locked AS (
     UPDATE nodes n SET version = l.found + l.changes, requested = l.requested{spec}
     FROM locked l WHERE n.id = l.id
 )
-SELECT CASE WHEN count(*) < cardinality($1::bigint[]) THEN coalesce(array_agg(id), '{{}}') END AS changed,
+SELECT CASE WHEN count(*) < cardinality($1::text::bigint[])
+        THEN coalesce(array_agg(id), '{{}}') END AS changed,
     array_agg(id) FILTER (WHERE found <> seen) AS moved,
     array_agg(found - seen) FILTER (WHERE found <> seen) AS ahead
 FROM locked
@@ -66,7 +70,7 @@ def grant_claims(resources: int) -> str:
 def _statement(columns: dict[str, str], resources: int, **parts: str) -> str:
     types = {**columns, **{f"r{i}": "bigint" for i in range(resources)}}
     return _CHANGE.format(
-        types=", ".join(f"${at}::{kind}[]" for at, kind in enumerate(types.values(), 1)),
+        types=", ".join(f"${at}::text::{kind}[]" for at, kind in enumerate(types.values(), 1)),
         names=", ".join(types),
         sums=", ".join(f"coalesce(n.requested[{i + 1}], 0) + w.r{i}" for i in range(resources)),
         after=resources + 1,

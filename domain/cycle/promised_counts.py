@@ -1,0 +1,178 @@
+"""What pods count that have no node yet but one that is promised to them, in the counters that ask for it.
+
+Such a counter counts placed pods, as any other does, and these. As with room, what is promised counts while
+pods of no higher priority are placed: a placer takes it out and puts it back (``hold``). It is counted anew
+with each cycle, since nodes and the classes of pods may be others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from domain.cycle.counted import Counted, with_promised
+from domain.plugins.weighers import Weigher
+from domain.state.cluster import ClusterState
+from domain.state.nominations import Nomination
+from domain.state.pod_classes import PodClass
+
+if TYPE_CHECKING:
+    from domain.cycle.counters import CounterTable
+
+Version = tuple[int, int]
+_NONE = (0, 0)
+_Change = tuple[int, int, int]
+"""The number of a counter, a row, and how much it counts more there."""
+
+
+class PromisedCounts:
+    """Counts promised pods in the counters that want them.
+
+    Nothing is done where there is no such counter: a group has one only while nodes are promised to pods that
+    count for its rules. Pods of other workers that wait are not known here, and not counted.
+
+    Attributes
+    ----------
+    out : mapping
+        The nominations, by key, that do not count now.
+    moves : int
+        Grows when such a counter counts otherwise than a cycle ago.
+    """
+
+    def __init__(self, state: ClusterState, table: CounterTable) -> None:
+        self._state, self._table = state, table
+        self._numbers: dict[int, list[tuple[str, int, int]]] = {}  # what counted when all did, by counter
+        self._in: dict[str, tuple[PodClass, int]] = {}  # by key of the pod: what counts now, and its row
+        self._classes: dict[PodClass, None] = {}
+        self._classes_version = 0
+        self._looked_at = -1  # version of the nominations
+        self._synced_at = -1
+        self.out: Mapping[str, Nomination] = {}
+        self.moves = 0
+
+    # ----------------------------------------------------------------------------------------- rules
+
+    def version_for(self, counted: Counted) -> Version:
+        """Return what moves when other rules of a group may have to count promised pods.
+
+        Cost: O(nominations) where these moved.
+        """
+        known = self._state.nominations
+        if not counted.rules or not (known.entries or self._classes):
+            return _NONE
+        if self._looked_at != known.version:
+            self._looked_at = known.version
+            found = {pod_class: None for _, (pod_class, _) in self._known()}
+            if found.keys() != self._classes.keys():
+                self._classes = found
+                self._classes_version += 1
+        return (self._classes_version, self._state.index.version) if self._classes else _NONE
+
+    def among(self, asked: Counted) -> Counted:
+        """Return what a group asks of others, with the rules for which promised pods count."""
+        self.version_for(asked)
+        return with_promised(asked, self._weighs) if self._classes else asked
+
+    def _weighs(self, weigher: Weigher) -> bool:
+        namespaces = self._state.index.namespaces
+        return any(weigher.weigh(pod_class, namespaces) for pod_class in self._classes)
+
+    def _known(self) -> Iterator[tuple[str, tuple[PodClass, int]]]:
+        """Yield the pods with promised nodes, as far as pod and node are known here."""
+        for key, nomination in self._state.nominations.entries.items():
+            place = self._place_of(nomination)
+            if place is not None:
+                yield key, place
+
+    def _place_of(self, nomination: Nomination) -> tuple[PodClass, int] | None:
+        pod, row = self._state.pods.get(nomination.key), self._state.table.rows.get(nomination.node)
+        if pod is None or pod.pod_class is None or row is None or pod.spec.uid != nomination.uid:
+            return None
+        return pod.pod_class, row
+
+    # --------------------------------------------------------------------------------------- counting
+
+    def begin(self, number: int) -> None:
+        """Take a new counter, before it is filled."""
+        if not self._numbers:
+            self._in = {key: place for key, place in self._known() if key not in self.out}
+        self._numbers[number] = self._seen(number)
+
+    def end(self, number: int) -> None:
+        """Forget a counter."""
+        self._numbers.pop(number, None)
+
+    def idle(self) -> list[int]:
+        """Return the counters for which no promised pod counts."""
+        return [number for number, seen in self._numbers.items() if not seen]
+
+    def counted_in(self, number: int) -> list[_Change]:
+        """Return what counts in a counter now."""
+        if number not in self._numbers:
+            return []
+        return [each for each in self._changes(self._in.values(), 1) if each[0] == number]
+
+    def hold(self, nominations: Iterable[Nomination], sign: int) -> None:
+        """Let promised pods count (1), or no more (-1)."""
+        if not self._numbers:
+            return
+        moved = []
+        for each in nominations:
+            place = self._place_of(each) if sign > 0 else self._in.pop(each.key, None)
+            if place is not None:
+                moved.append(place)
+                if sign > 0:
+                    self._in[each.key] = place
+        self._count(moved, sign)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether ``put_in`` may move a counter."""
+        return bool(self._numbers) and self._synced_at != self._state.nominations.version
+
+    def take_out(self) -> None:
+        """Let nothing count, before the table follows the state."""
+        self._looked_at, self.out = -1, {}
+        self._count(self._in.values(), -1)
+        self._in = {}
+
+    def put_in(self) -> None:
+        """Let all promised pods count, once the table has followed the state."""
+        self._synced_at = self._state.nominations.version
+        if not self._numbers:
+            return
+        self._in = dict(self._known())
+        self._count(self._in.values(), 1)
+        for number, before in self._numbers.items():
+            now = self._numbers[number] = self._seen(number)
+            if now != before:
+                self._table.arrays.version[number] += 1
+                self.moves += 1
+
+    def _seen(self, number: int) -> list[tuple[str, int, int]]:
+        """Return where all promised pods would count in a counter, and how much: nodes with their domains."""
+        arrays, effects, names = self._table.arrays, self._table.effects, self._state.table.names
+        of_row, mask = arrays.domain[arrays.topology[number]], int(arrays.mask[number])
+        found = []
+        for _, (pod_class, row) in self._known():
+            weight = effects.of(pod_class).get(number, 0)
+            if weight and (mask < 0 or arrays.eligible[mask, row]):
+                found.append((names[row], int(of_row[row]), weight))
+        return sorted(found)
+
+    def _changes(self, places: Iterable[tuple[PodClass, int]], sign: int) -> Iterator[_Change]:
+        for pod_class, row in places:
+            for number, weight in self._table.effects.of(pod_class).items():
+                if number in self._numbers:
+                    yield number, row, sign * weight
+
+    def _count(self, places: Iterable[tuple[PodClass, int]], sign: int) -> None:
+        """Count, and move no version: who waits for a counter wakes by what it counts from cycle to cycle."""
+        changes = list(self._changes(places, sign))
+        if changes:
+            numbers = np.array(list(self._numbers))
+            versions = self._table.arrays.version[numbers]
+            self._table.add(changes)
+            self._table.arrays.version[numbers] = versions
