@@ -107,6 +107,7 @@ class CounterTable:
     def start_call(self) -> None:
         """Let the cells go that the last call of the kernel needed: others may have them now."""
         self._call += 1
+        self.promised.follow()
 
     def hold(self, numbers: Iterable[int], *, must: bool) -> bool:
         """Give counters cells until the next call; return False where there is no room for all of this call.

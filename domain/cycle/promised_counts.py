@@ -38,7 +38,7 @@ class PromisedCounts:
     out : mapping
         The nominations, by key, that do not count now.
     moves : int
-        Grows when such a counter counts otherwise than a cycle ago.
+        Grows when such a counter counts otherwise.
     """
 
     def __init__(self, state: ClusterState, table: CounterTable) -> None:
@@ -48,6 +48,7 @@ class PromisedCounts:
         self._classes: dict[PodClass, None] = {}
         self._classes_version = 0
         self._looked_at = -1  # version of the nominations
+        self._compared_at = -1
         self._synced_at = -1
         self.out: Mapping[str, Nomination] = {}
         self.moves = 0
@@ -145,6 +146,21 @@ class PromisedCounts:
             return
         self._in = dict(self._known())
         self._count(self._in.values(), 1)
+        self._compare()
+
+    def follow(self) -> None:
+        """Move the versions of counters for which nodes were promised, or are no more, since this cycle began.
+
+        A counter that begins later knows of them. Whoever looked at one before must see that it moved, or it
+        would matter since when a counter is kept.
+
+        Cost: O(counters times nominations) where these moved.
+        """
+        if self._numbers and self._compared_at != self._state.nominations.version:
+            self._compare()
+
+    def _compare(self) -> None:
+        self._compared_at = self._state.nominations.version
         for number, before in self._numbers.items():
             now = self._numbers[number] = self._seen(number)
             if now != before:
@@ -169,7 +185,7 @@ class PromisedCounts:
                     yield number, row, sign * weight
 
     def _count(self, places: Iterable[tuple[PodClass, int]], sign: int) -> None:
-        """Count, and move no version: who waits for a counter wakes by what it counts from cycle to cycle."""
+        """Count, and move no version: that who is tried counts no more for a moment wakes nobody."""
         changes = list(self._changes(places, sign))
         if changes:
             numbers = np.array(list(self._numbers))
