@@ -26,6 +26,7 @@ from domain.model.validation import (
     check_label_key,
     check_labels,
     check_range,
+    check_subdomain,
     key_path,
     shown,
 )
@@ -251,6 +252,9 @@ def _budget(wire: WireBudget, path: str) -> DisruptionBudget:
     allowed = status.disruptions_allowed
     if allowed is not None and not 0 <= allowed <= _PODS_MAX:
         raise FieldError(f"{path}.status.disruptionsAllowed", f"{allowed} is not from 0 to {_PODS_MAX}")
+    disrupted = sorted(status.disrupted_pods or ())
+    for name in disrupted:
+        check_subdomain(name, key_path(f"{path}.status.disruptedPods", name))
     path = f"{path}.spec"
     if spec.min_available is not None and spec.max_unavailable is not None:
         raise FieldError(f"{path}.maxUnavailable", "must be absent where minAvailable is given")
@@ -259,7 +263,7 @@ def _budget(wire: WireBudget, path: str) -> DisruptionBudget:
         min_available=_pods(spec.min_available, f"{path}.minAvailable"),
         max_unavailable=_pods(spec.max_unavailable, f"{path}.maxUnavailable"),
         disruptions_allowed=allowed,
-        disrupted=tuple(sorted(status.disrupted_pods or ())),
+        disrupted=tuple(disrupted),
     )
 
 

@@ -145,6 +145,7 @@ def assemble_pod(
     namespace = read_namespace(meta.namespace, meta_path)
     key = f"{namespace}/{name}"
     deleted = meta.deletion_timestamp is not None
+    nominated = None if status is None or node_name else status.nominated_node_name
     return PodSpec(
         uid=read_uid(meta.uid, key, meta_path),
         key=key,
@@ -158,7 +159,7 @@ def assemble_pod(
         start_time=start_time(status),
         terminating=deleted and bool(node_name),
         controller=controller,
-        nominated_node=(status.nominated_node_name or "") if status is not None and not node_name else "",
+        nominated_node=read_node_name(nominated, f"{path}.status.nominatedNodeName", strict=strict),
         preempted=deleted and is_preempted(status),
         devices=read_devices(annotations, template, node_name, meta_path),
     )

@@ -421,8 +421,9 @@ def long_name(i: int) -> str:
         lambda i: pod_manifest("p", node_name=long_name(i)),
         lambda i: pod_manifest("p", cpu=long_name(i)),
         lambda i: pod_manifest("p", node_selector={long_name(i): "a"}),
+        lambda i: pod_manifest("p") | {"status": {"nominatedNodeName": long_name(i)}},
     ],
-    ids=["label", "value", "namespace", "node", "quantity", "selector"],
+    ids=["label", "value", "namespace", "node", "quantity", "selector", "nominated"],
 )
 def test_nothing_long_is_kept_of_what_is_refused(manifest: Callable[[int], Json]) -> None:
     """Names that were looked up were kept, 16,000 of them, each as long as a record may be: 14 GiB."""

@@ -206,6 +206,10 @@ def test_what_is_missing_has_the_meaning_of_the_api(thing: Json, content: Conten
             manifest("PodDisruptionBudget", status={"disruptionsAllowed": -1}),
             "object.status.disruptionsAllowed",
         ),
+        (
+            manifest("PodDisruptionBudget", status={"disruptedPods": {"web-0": None, "a\0": None}}),
+            r"object.status.disruptedPods[a\x00]",
+        ),
     ],
     ids=str,
 )
