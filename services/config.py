@@ -16,6 +16,7 @@ from services.parsing import (
     dsn,
     hosts,
     integer,
+    key,
     level,
     one_of,
     path,
@@ -237,9 +238,7 @@ class Settings:
         short_flag="--api",
         secrecy=Secrecy.PASSWORD,
     )
-    api_key: str | None = setting(
-        some_text, "KEY", "Key that the commands show to the API.", secrecy=Secrecy.WHOLE
-    )
+    api_key: str | None = setting(key, "KEY", "Key that the commands show to the API.", secrecy=Secrecy.WHOLE)
     api_requests_per_key: int = setting(
         integer(1, 100_000),
         "N",
@@ -287,7 +286,7 @@ class Settings:
         "127.0.0.1",
     )
     metrics_key: str | None = setting(
-        some_text,
+        key,
         "KEY",
         "Key that /metrics of `worker` and `relay` asks for (Authorization: Bearer KEY).",
         secrecy=Secrecy.WHOLE,

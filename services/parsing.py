@@ -125,5 +125,12 @@ def some_text(text: str) -> str:
     return text.strip()
 
 
+def key(text: str) -> str:
+    """Read a key as a header of a request can carry it."""
+    if not re.fullmatch(r"[\x21-\x7e]+", text.strip()):
+        raise ValueError("printable ASCII characters without blanks are allowed, in one line")
+    return text.strip()
+
+
 def path(text: str) -> Path:
     return Path(some_text(text)).expanduser().absolute()

@@ -151,6 +151,15 @@ def test_a_key_in_a_flag_is_refused_and_not_repeated() -> None:
     assert SECRET not in said(done)
 
 
+@pytest.mark.parametrize("key", [f"{SECRET}\nx", f"{SECRET} x", f"{SECRET}\u00fc"])
+@pytest.mark.parametrize("name", ["BERTH_API_KEY", "BERTH_METRICS_KEY"])
+def test_a_key_that_no_request_can_carry_is_refused_and_not_repeated(name: str, key: str) -> None:
+    """One of two lines was shown whole, in an error that called the API silent; one with ü was a fault."""
+    done = berth("get", "nodes", **{name: key})
+    assert (done.exit_code, done.stderr.split(":")[1].strip()) == (1, name)
+    assert SECRET not in said(done)
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "secret"
