@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from services.cli.options import PLACE, with_settings
+from services.cli.output import say
 from services.cli.terminal import echo
 from services.config import Settings
 from services.phrases import plural
@@ -72,7 +73,7 @@ async def audit(
 
         echo(msgspec.json.format(msgspec.json.encode(audit_answer(found))).decode())
     else:
-        echo("\n".join(told(found)))
+        say("\n".join(told(found)))
     if not found.ok:
         raise typer.Exit(1)
 

@@ -35,23 +35,23 @@ REASONS = (
     REASON,
 )
 HISTORY = (
-    Column("ID", lambda item: item["id"]),
+    Column("ID", lambda item: item["id"], keep=True),
     Column("OUTCOME", lambda item: item["outcome"]),
     Column("NODE", lambda item: item["node"]),
-    Column("DECIDED", lambda item: item["decided_at"]),
+    Column("DECIDED", lambda item: item["decided_at"], keep=True),
     Column("REASON", lambda item: item["reason"]),
 )
 
 
 PLACEMENTS = (
     Column("NODE", lambda item: item["node"]),
-    Column("FROM", lambda item: item["from"]),
-    Column("TO", lambda item: item["to"]),
+    Column("FROM", lambda item: item["from"], keep=True),
+    Column("TO", lambda item: item["to"], keep=True),
     Column("DECISION", lambda item: item["decision"]),
 )
 ATTEMPTS = (
-    Column("SINCE", lambda item: item["since"]),
-    Column("UNTIL", lambda item: item["until"]),
+    Column("SINCE", lambda item: item["since"], keep=True),
+    Column("UNTIL", lambda item: item["until"], keep=True),
     Column("TIMES", lambda item: item["times"], right=True),
     Column("NODES", lambda item: item["nodes"], right=True),
     Column("REASONS", lambda item: reasons_in_words(item["reasons"])),

@@ -107,8 +107,12 @@ def shortened(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return lines that break no word. A word that is too long is shortened in its middle."""
-    words = " ".join(shortened(word, width) for word in text.split(" "))
+    """Return lines that break no word. One that is too long breaks behind its commas, as codes have them.
+
+    What is still too long is shortened in its middle.
+    """
+    fitting = (word if len(word) <= width else word.replace(",", ", ") for word in text.split(" "))
+    words = " ".join(shortened(word, width) for part in fitting for word in part.split(" "))
     return textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False) or [""]
 
 

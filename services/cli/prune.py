@@ -6,6 +6,7 @@ import typer
 
 from services.cli.audit import reporter, told
 from services.cli.options import PLACE, with_settings
+from services.cli.output import say
 from services.cli.terminal import echo
 from services.config import Settings
 
@@ -23,7 +24,7 @@ async def prune(settings: Settings) -> None:
     async with bootstrap.place(settings, join=True) as at:
         await bootstrap.check_database(at, "prune")
         found, pruned = await bootstrap.prune(at, settings, reporter())
-    echo("\n".join(told(found)))
+    say("\n".join(told(found)))
     if pruned is None:
         echo("nothing is pruned before the audit finds that all holds", err=True)
         raise typer.Exit(1)

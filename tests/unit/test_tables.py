@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from domain.model.config import CONTENTS
 from domain.model.decisions import Outcome
-from services.cli import accesses, describe, output
+from services.cli import accesses, describe, explain, output
 from services.cli.get import CONFIG_NAMES, OTHER_NAMES, Kind, config_kind_of, kind_of
 from services.cli.labels import labels_filter
 from services.cli.main import app
@@ -292,6 +292,23 @@ def test_describe_fits_80_columns_and_shows_all(capsys: pytest.CaptureFixture[st
     assert re.search(r"n +2023-05-06 +- +0-1 +yes", text)
     describe._pod(waiting | {"group": GROUP | {"count": 1}})
     assert "\nWaits, last tried at" in "\n".join(shown(capsys))
+
+
+@pytest.mark.usefixtures("terminal")
+def test_the_history_of_a_pod_cuts_no_time_and_no_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    """At 80 columns it showed `2026-11…3T18:55:03.000Z`, and `insuffi…fficient:memory`."""
+    reason = "node-b is kept free for it; 0/16 nodes: 2 insufficient:cpu,insufficient:memory"
+    promised = decision(id="0-1180", outcome="nominated", node="node-b", reason=reason)
+    output.print_table("decisions", explain.HISTORY, [promised])
+    lines = shown(capsys)
+    assert max(map(len, lines)) <= 80, lines
+    assert str(promised["decided_at"]) in lines[1]
+    assert "…" not in "".join(lines)
+    at = lines[0].index("REASON")
+    assert "2 insufficient:cpu, insufficient:memory" in " ".join(line[at:] for line in lines[1:])
+    placement = {"node": LONG, "from": NOW, "to": NOW, "decision": "0-1", "adopted": True}
+    output.print_table("placements", explain.PLACEMENTS, [placement])
+    assert shown(capsys)[1].count(NOW) == 2
 
 
 # ------------------------------------------------------------------------------------------------- colours
