@@ -17,7 +17,16 @@ from domain.model.events import (
 )
 from domain.model.pods import PodLife, PodTemplate
 from services.ports.inbox import is_lane
-from services.ports.journal import Feed, Followed, JournalRow, NodeFed, NominationFed, Opened, Refreshed
+from services.ports.journal import (
+    Feed,
+    Followed,
+    JournalRow,
+    NodeFed,
+    NominationFed,
+    Opened,
+    Refreshed,
+    Rest,
+)
 from services.ports.ledger import CommitBatch, NodeChange
 
 FeedEvent = NodeUsed | ConfigUpserted | ConfigDeleted | ProfileUpserted | ProfileDeleted
@@ -93,6 +102,7 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
             unnominated=list(batch.unnominated),
             nominated=promised,
             lanes=[(a.shard, a.topic, a.hi) for a in batch.offsets if is_lane(a.topic)],
+            rest=None if batch.call is None else Rest(batch.call, dict(batch.shards)),
         )
     )
 

@@ -76,6 +76,7 @@ def settle(
         nominated=[row for row in batch.nominated if row.node not in lost_names]
         + [batch.kept[placed.pod_uid] for placed in losers if placed.pod_uid in batch.kept],
         raised=raised,
+        call=None if lost else batch.call,  # first its worker takes back what it lost
     )
     return _replace(settled, journal=_journalled(settled, lost, moved))
 

@@ -52,8 +52,10 @@ class History(Protocol):
         ``starts`` only those with which a worker began.
         """
 
-    async def last_positions(self, after: Mapping[int, int], until: Mapping[int, int]) -> Mapping[str, int]:
-        """Return for each worker the position of its last row among the same rows."""
+    async def positions(
+        self, after: Mapping[int, int], until: Mapping[int, int]
+    ) -> Mapping[str, tuple[int, int]]:
+        """Return for each worker the positions of its first and its last row among the same rows."""
 
     async def position_behind(self, batches: Mapping[int, int]) -> int | None:
         """Return the position of the first row behind these batches of the shards' journals."""

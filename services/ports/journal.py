@@ -124,6 +124,17 @@ class NominationFed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     victims: tuple[Victim, ...]
 
 
+class Rest(msgspec.Struct, frozen=True, array_like=True):
+    """A worker decides nothing more until it has given up all its shards in memory and begun with them anew.
+
+    So nothing that it goes on with is in its memory alone. ``call`` is the batch of shard 0 that asked all
+    workers to rest; ``leases`` says shard -> epoch of what the worker holds.
+    """
+
+    call: int
+    leases: dict[int, int]
+
+
 class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a batch did to the cluster: what other workers fold instead of its records.
 
@@ -153,6 +164,8 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
         Those that have one from now on.
     lanes : list of (int, str, int)
         How far inboxes are written and read after it: shard, topic and number (``services/ports/inbox.py``).
+    rest : Rest or None
+        Given where its worker rests behind the batch.
     """
 
     signatures: list[bytes] = []
@@ -171,6 +184,7 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     unnominated: list[str] = []
     nominated: list[NominationFed] = []
     lanes: list[tuple[int, str, int]] = []
+    rest: Rest | None = None
 
 
 class Followed(msgspec.Struct, frozen=True, kw_only=True):
@@ -251,7 +265,11 @@ class JournalRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the ledger's state after a batch was kept: how its worker had begun, and the offsets by then."""
+    """Where the ledger's state after a batch was kept, in a moment in which no worker decided anything.
+
+    ``start`` says how the worker of shard 0 had begun, and the epochs of all shards. ``offsets`` are those by
+    then: among them how many batches the journal of each shard had.
+    """
 
     shard: int
     batch: int
@@ -284,6 +302,11 @@ def unpack_order(packed: bytes) -> Sequence[int]:
 def batches_of(offsets: Mapping[tuple[int, str, int], int]) -> dict[int, int]:
     """Return per shard how many batches it has counted, by the offset rows."""
     return {shard: offset for (shard, topic, _), offset in offsets.items() if topic == BATCHES}
+
+
+def batch_offsets(batches: Mapping[int, int]) -> dict[tuple[int, str, int], int]:
+    """Return the offset rows that say so; see ``batches_of``."""
+    return {(shard, BATCHES, 0): batch for shard, batch in batches.items()}
 
 
 def positions_of(offsets: Mapping[tuple[int, str, int], int]) -> dict[TopicPartition, int]:

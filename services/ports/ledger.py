@@ -156,6 +156,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     ledger says which keys were ``raised``.
     ``handed`` are events for other shards, and ``forwarded`` says of keys where their events go from now on.
     ``due_ms`` is the log time at which time alone lets something be decided (``NEVER_MS``: nothing).
+    ``call`` is that which its worker answers, where it rests behind the batch (``Rest``).
     ``unverified_count`` counts records with a sender's name whose seal is wrong; the ledger does not keep it.
     """
 
@@ -190,6 +191,7 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     skipped: Mapping[str, int] = {}
     log_time_ms: int = 0
     due_ms: int = NEVER_MS
+    call: int | None = None
     unverified_count: int = 0
     journal: JournalRow | None = None
     gangs: Sequence[GangPlaced] = ()
@@ -354,7 +356,7 @@ class Ledger(Workers, Protocol):
         """Write the state as it is now, while batches are committed; of all checkpoints ``kept`` stay.
 
         ``held`` is called as soon as later commits change nothing about what is written. Raises ``Fenced``
-        where the ledger is not at the batch and the epochs that ``at`` says.
+        where the ledger is not at the epochs and at each of the offsets that ``at`` says; it may have others.
         """
 
     async def resolve(self, batch: CommitBatch) -> Committed | NotCommitted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Set
 from operator import itemgetter
 
 import msgspec
@@ -139,24 +139,25 @@ class Replay:
         scratch = self._open(await self._history.state(start))
         workers = Workers(self._history, scratch, start)
         await workers.expect(after, until)
+        await workers.begin()
         done, losses, begun = dict(after), dict[int, bool](), set[str]()
+        rested = {row.worker async for row in self._ends(after) if unpack_feed(row.feed).rest}
         lost = Lost(await self._history.log_faults(), start.start.leases)
         async for row in self._history.rows(after, until):
-            if not progress.batches_count:
-                await workers.begin(row)
             done[row.shard] += 1
             if row.batch != done[row.shard]:
                 raise CannotReplay(f"{_missing(row.shard, done[row.shard])}; the next is {row.batch}")
-            if row.start is not None:
+            feed = unpack_feed(row.feed)
+            if row.start is not None and row.worker not in rested:
                 progress.restarts_count += 1
                 begun.add(row.worker)
+            (rested.add if feed.rest else rested.discard)(row.worker)
             if why := lost.why_not(row):
                 raise CannotReplay(
                     f"{named(row)} cannot be replayed: {why}; spans before or behind it can be"
                 )
             planned = await workers.plan(row, await tape.take(row))
-            raised = unpack_feed(row.feed).raised if row.feed else ()
-            batch = settle(planned, set(row.lost), row.moved, raised)
+            batch = settle(planned, set(row.lost), row.moved, feed.raised)
             is_told = not (row.digest is None and (row.lost or losses.get(row.shard)))
             losses[row.shard] = bool(row.lost)
             found = await self._compare(row, batch, is_restart=row.worker in begun, is_digest_told=is_told)
@@ -173,6 +174,10 @@ class Replay:
             if done[shard] < last:
                 raise CannotReplay(_missing(shard, done[shard] + 1))
         return Outcome(progress=progress, difference=None)
+
+    def _ends(self, after: Mapping[int, int]) -> AsyncIterator[JournalRow]:
+        """Yield the last row of each journal before a span."""
+        return self._history.rows({shard: batch - 1 for shard, batch in after.items()}, after)
 
     async def _compare(
         self, row: JournalRow, batch: CommitBatch, *, is_restart: bool, is_digest_told: bool

@@ -43,28 +43,50 @@ class Workers:
         self._history, self._scratch, self._checkpoint = history, scratch, checkpoint
         self._planners: dict[str, Planner] = {}
         self._latest: Planner | None = None  # of the checkpoint's worker, until one of its rows comes
-        self._last_positions: Mapping[str, int] = {}
+        self._positions: Mapping[str, tuple[int, int]] = {}  # of each worker's first and last row
         self._coming: list[_Coming] = []
         self._made: dict[int, Planner] = {}  # by the position of the row with which it begins
 
     async def expect(self, after: Mapping[int, int], until: Mapping[int, int]) -> None:
-        """Find out who begins in a span, and who ends."""
-        self._last_positions = await self._history.last_positions(after, until)
+        """Find out who begins in a span, and who ends.
+
+        Raises
+        ------
+        CannotReplay
+            A worker had not followed all that the checkpoint holds.
+        """
+        self._positions = await self._history.positions(after, until)
         async for row in self._history.rows(after, until, starts=True):
             assert row.start is not None
+            if row.renewed and self._positions[row.worker][0] < row.position:
+                continue  # it rested, and is known here
             owned = _changes(row, row.start)
             first = owned[0]
             known = {**first.followed, **_batches(first.offsets)}
+            if lacks := sorted(shard for shard, batch in known.items() if batch < after.get(shard, 0)):
+                raise CannotReplay(
+                    f"{named(row)}: its worker began with less of shards {lacks} than the checkpoint holds"
+                )
             behind = await self._history.position_behind(known)
             base_position = row.position if behind is None else min(behind, row.position)
             self._coming.append(
                 _Coming(start=row.start, owned=owned, position=row.position, base_position=base_position)
             )
 
-    async def begin(self, first: JournalRow) -> None:
-        """Begin with the first row: the worker of the checkpoint goes on, unless another took all from it."""
+    async def begin(self) -> None:
+        """Begin with the checkpoint: if its worker held all shards, it goes on without beginning anew.
+
+        Raises
+        ------
+        CannotReplay
+            Several workers go on: what they had in mind is not known.
+        """
         start = self._checkpoint.start
-        if first.start is None or _changes(first, first.start)[-1].leases.keys() != start.leases.keys():
+        begun = {coming.position for coming in self._coming}
+        going_on = sorted(worker for worker, (first, _) in self._positions.items() if first not in begun)
+        if len(going_on) > 1:
+            raise CannotReplay(f"the journal does not say how workers {', '.join(going_on)} began")
+        if going_on:
             self._latest = await self._make(start)
             leases = [Lease(*each) for each in sorted(start.leases.items())]
             await self._scratch.restart(start.leases, self._checkpoint.offsets)
@@ -86,10 +108,12 @@ class Workers:
         planner = await self._planner_of(row)
         if row.renewed:
             planner.renew()
-        if self._last_positions.get(row.worker, 0) <= row.position:
+        if self._positions[row.worker][1] <= row.position:
             del self._planners[row.worker]  # its memory is free for others
         rows = await self._rows(planner, row.followed)
         more: dict[str, Any] = {"is_recorded": True, "until_ms": row.log_time_ms}
+        if (rest := unpack_feed(row.feed).rest) is not None:
+            more["call"] = rest.call
         return planner.plan_batch(records, row.forgotten, rows, **more)
 
     async def _make_bases(self, position: int) -> None:
@@ -116,7 +140,10 @@ class Workers:
 
     async def _planner_of(self, row: JournalRow) -> Planner:
         changes = row.owned
-        if row.start is not None:
+        if row.start is not None and row.renewed and row.worker in self._planners:
+            planner = self._planners[row.worker]
+            planner.give(planner.owned)
+        elif row.start is not None:
             changes = _changes(row, row.start)
             self._planners[row.worker] = self._made.pop(row.position)
         elif row.worker not in self._planners:

@@ -99,6 +99,7 @@ class BatchBuilder(Decider):
         self._members: dict[str, list[str]] = {}  # the nodes of these pods
         self._attempts: list[AttemptRows] = []
         self._pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
+        self.call: int | None = None  # see CommitBatch
         self.changed_ms = 0  # log time of the last change of a node, or of what counts on one
 
     # ------------------------------------------------------------------------------------------- events
@@ -381,5 +382,6 @@ class BatchBuilder(Decider):
             dead_seq_next={shard: self._book.dead_seq[shard] for shard in shards},
             skipped=self._skipped,
             log_time_ms=self.now_ms,
+            call=self.call,
             unverified_count=self._unverified_count,
         )

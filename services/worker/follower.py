@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from domain.model.errors import LedgerMismatch, Unavailable
 from domain.model.limits import followed_rows_max
 from services.backoff import Backoff
-from services.ports.journal import Followed
+from services.ports.journal import Followed, Rest
 from services.ports.ledger import Ledger
 
 _LOGGER = logging.getLogger(__name__)
@@ -33,6 +33,11 @@ class Follower:
         How often to look where one is.
     on_rows : callable
         Is called whenever there is something new.
+
+    Attributes
+    ----------
+    resting : dict of int to Rest
+        Journals whose last row that was read says that its worker rests.
     """
 
     def __init__(
@@ -45,6 +50,7 @@ class Follower:
     ) -> None:
         self._ledger, self._is_alone, self._seconds, self._on_rows = ledger, is_alone, seconds, on_rows
         self._seen = dict(seen)
+        self.resting: dict[int, Rest] = {}
         self._reading = asyncio.Lock()
         self._rows: list[Followed] = []
         self._since: list[float] = []  # of each row, when it was not there yet
@@ -80,6 +86,9 @@ class Follower:
                 self._complete_at = asked_at
             for row in found:
                 self._seen[row.shard] = row.batch
+                self.resting.pop(row.shard, None)
+                if row.feed.rest is not None:
+                    self.resting[row.shard] = row.feed.rest
             self._rows += found
             self._since += [self._asked_at] * len(found)
             if found:
@@ -87,6 +96,11 @@ class Follower:
             if len(found) < followed_rows_max:
                 self._asked_at = asked_at
             return bool(found)
+
+    @property
+    def seen(self) -> Mapping[int, int]:
+        """The last batch that was read of each journal that is followed."""
+        return self._seen
 
     @property
     def behind_seconds(self) -> float:
@@ -115,6 +129,8 @@ class Follower:
         async with self._reading:
             if new := sorted(set(shards) - self._seen.keys()):
                 raise LedgerMismatch(f"shards {new} came while this worker was up")
+            for shard in shards:
+                self.resting.pop(shard, None)
             return {shard: self._seen.pop(shard) for shard in shards}
 
     async def resume(self, batches: Mapping[int, int]) -> None:

@@ -9,15 +9,17 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import TypeVar
+
+import msgspec
 
 from domain.model.errors import LedgerMismatch, Unavailable
 from domain.model.limits import read_ahead_records_max
 from services.backoff import Backoff
-from services.ports.journal import BATCHES, positions_of
-from services.ports.ledger import Ledger
+from services.ports.journal import BATCHES, Checkpoint, batch_offsets, positions_of
+from services.ports.ledger import CommitBatch, Lease, Ledger
 from services.ports.log import Log, LogReader, Record
 from services.worker.beginning import begin
 from services.worker.checkpoints import Checkpoints
@@ -44,6 +46,13 @@ TAKING_SECONDS_MAX = 600.0
 BLIP_SECONDS = 5.0
 """While shards change hands, the log or the ledger may be away for so long."""
 
+CALL_SECONDS = 1.5
+"""Whoever calls all workers to rest waits for so long for them, and until the ledger's state is held."""
+
+REST_SECONDS = 2.0
+"""Whoever was called rests for so long, until it hears that the caller goes on. It is longer than the call:
+whatever is held is older than all that anybody who rested does next."""
+
 
 @dataclasses.dataclass(kw_only=True)
 class Loop:
@@ -68,6 +77,7 @@ class Loop:
     begun: asyncio.Event  # set while the worker decides for any shard
     _losers: Losers = dataclasses.field(default_factory=Losers)
     _commit: asyncio.Task[None] | None = None
+    _answered: int = -1  # the batch of shard 0 with which the last call to rest came
 
     async def run(self) -> None:
         """Go on until cancelled."""
@@ -77,6 +87,8 @@ class Loop:
                     await self._take()
                 if self.holding.surplus is not None:
                     await self._give(self.holding.surplus)
+                if self._is_to_rest():
+                    await self._rest()
                 await self._plan(await self._read(), self.intake.due)
         finally:
             if self._commit is not None:
@@ -119,10 +131,11 @@ class Loop:
         self.planner.forwarding.got(rows)
         return [row.record() for row in rows]
 
-    async def _plan(self, records: Sequence[Record] = (), due: int = 0) -> None:
+    async def _plan(self, records: Sequence[Record] = (), due: int = 0, call: int | None = None) -> None:
         """Plan a batch, and begin to commit it when the one before is in.
 
-        ``due``: how many of the records that are held, and of these, it has at least.
+        ``due``: how many of the records that are held, and of these, it has at least. ``call``: it is
+        written, whatever comes of it, and says that this worker rests behind it, as that batch asked.
         """
         if self._losers.is_unsure or self._losers.keys:
             # What is in flight was planned on pods that lost. Planned on that again, they would always lose.
@@ -131,17 +144,23 @@ class Loop:
             with contextlib.suppress(Unavailable):
                 await self.follower.read()
         followed, since = self.follower.take()
-        if not (records or followed or self.planner.has_work or self._losers.keys):
+        if not (records or followed or self.planner.has_work or self._losers.keys or call is not None):
             if self._commit is not None and self._commit.done():
                 self._commit.result()
             return
-        if self.planner.owns_all:
-            await self.checkpoints.take_if_due(self.planner, self._commit)
+        if self.planner.owns_all and self.checkpoints.is_due(self.planner):
+            await self._finish()
+            if await self.checkpoints.take(self._at(self.planner.start.leases)):
+                self.planner.renew()
         is_judged = self._commit is not None and not self._commit.done()
         self.planner.guarding.settle(self._losers.take_raised())
+        plan: Callable[..., CommitBatch | None] = self.planner.plan
+        more = {}
+        if call is not None:
+            plan, more = self.planner.plan_batch, {"call": call}
         with self.metrics.plan_seconds.time():
             batch = await self.progress.of_batch(
-                self.think(self.planner.plan, records, self._losers.take(), followed, due)
+                self.think(plan, records, self._losers.take(), followed, due, **more)
             )
         refused, self.planner.book.refused_count = self.planner.book.refused_count, 0
         self.metrics.follow_refused.inc(refused)
@@ -188,7 +207,7 @@ class Loop:
         with self.memory.growing():
             await self.think(self.planner.take, leases, part)
         self.planner.ahead.pass_over((at, each.idle) for at, each in latest.items() if each.idle is not None)
-        if self.planner.owns_all:
+        if 0 in self.planner.owned:
             await self.checkpoints.follow(self.planner, self.metrics.digest_mismatches.inc)
         positions = positions_of(part.offsets)
         self.committer.folded |= positions
@@ -199,15 +218,94 @@ class Loop:
 
     async def _give(self, shard: int) -> None:
         """Give a shard up when all that was decided for it is committed, and nothing is to be taken back."""
+        await self._settle()
+        await self._leave({shard})
+        with contextlib.suppress(Unavailable):  # it is renewed no more, and runs out
+            await self.holding.release([shard])
+
+    async def _settle(self) -> None:
+        """Wait until all that was decided is committed, and nothing is to be taken back."""
         await self._finish()
         while self._losers.keys:
             await self._plan()
             await self._finish()
-        await self.intake.drop({shard})
-        batches = await self.think(self.planner.give, [shard])
+
+    async def _leave(self, shards: Set[int]) -> None:
+        """Forget what only the owner of these shards knows, and follow them."""
+        await self.intake.drop(shards)
+        batches = await self.think(self.planner.give, shards)
         await self.follower.resume(batches)
-        with contextlib.suppress(Unavailable):  # it is renewed no more, and runs out
-            await self.holding.release([shard])
+
+    def _is_to_rest(self) -> bool:
+        """Say whether to call the other workers to rest, as holder of shard 0, or whether it called."""
+        owned = self.planner.owned
+        if 0 in owned:
+            return not self.planner.owns_all and self.checkpoints.is_due(self.planner)
+        rest = self.follower.resting.get(0)
+        return bool(owned) and rest is not None and rest.call != self._answered
+
+    async def _rest(self) -> None:
+        """Give all shards up in memory while no worker decides anything, and begin with them anew.
+
+        The ledger of that moment is what each worker goes on from, so a replay can begin there
+        (docs/adr/0036).
+        """
+        now, start = asyncio.get_running_loop().time, self.planner.start
+        epochs, calls = dict(start.leases), 0 in start.leases
+        until = now() + (CALL_SECONDS if calls else REST_SECONDS)
+        asked = self.follower.resting.get(0)
+        await self._settle()
+        call = self.planner.batch + 1 if asked is None else asked.call
+        await self._plan(call=call)
+        await self._finish()
+        if self._losers.keys:  # then nothing says that it rests, and it is asked again
+            return
+        self._answered = call
+        if calls:
+            self.checkpoints.put_off(self.planner.batch)
+        began = now()
+        is_heard = await self._wait_for_others(call, epochs, until)
+        if calls and is_heard:
+            await self.checkpoints.take(self._at(epochs), until)
+        elif calls:
+            silent = sorted(set(range(self.planner.shards_count)) - epochs.keys())
+            level = logging.WARNING if self.checkpoints.has_failed_twice else logging.INFO
+            _LOGGER.log(level, "no checkpoint after batch %d: shards %s did not rest in time", call, silent)
+        leases = [Lease(*each) for each in sorted(start.leases.items())]
+        await self._leave(start.leases.keys())
+        self.holding.taken[:0] = leases
+        await self._take()
+        self.planner.renew()
+        _LOGGER.info("rested for %.3f s after batch %d of shard 0", now() - began, call)
+
+    def _at(self, epochs: Mapping[int, int]) -> Checkpoint:
+        """Return where the ledger is by now, as caller, with the epochs of all shards."""
+        planner = self.planner
+        return Checkpoint(
+            shard=0,
+            batch=planner.batch,
+            start=msgspec.structs.replace(planner.start, leases=epochs, offsets=[]),
+            offsets={**planner.offsets(), **batch_offsets(self.follower.seen)},
+        )
+
+    async def _wait_for_others(self, call: int, epochs: dict[int, int], until: float) -> bool:
+        """Wait until all rest, as caller, or until the caller goes on; return whether that is so.
+
+        ``epochs`` takes the shards of those who rest.
+        """
+        while asyncio.get_running_loop().time() < until:
+            self.progress.step()
+            with contextlib.suppress(Unavailable):
+                await self.follower.read()
+            if 0 in self.planner.owned:
+                for rest in self.follower.resting.values():
+                    epochs |= rest.leases if rest.call == call else {}
+                if len(epochs) == self.planner.shards_count:
+                    return True
+            elif (caller := self.follower.resting.get(0)) is None or caller.call != call:
+                return True
+            await asyncio.sleep(self.follow_seconds)
+        return False
 
     async def _through(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask until there is an answer: to start over would cost the shards that are held already, too."""

@@ -47,7 +47,7 @@ class Planner:
     tombstone_hours, preempts, preemption_seconds, reservation_seconds, backoff_ms
         For how long, in log time, a pod that is gone is remembered; the others as of ``Scheduler``.
     stopwatch : callable
-        Returns microseconds; how long a cycle took is stored with it and decides nothing.
+        Returns microseconds; how long a cycle took is stored with it, and decides nothing.
     writers : mapping of str to str
         Topic -> the one principal that writes to it beside the API (``services/codec/seal.py``).
     worker, build, incarnation : str
@@ -190,15 +190,14 @@ class Planner:
 
         A change of configuration is a batch of its own, begun when nothing is left to try: what came before
         it is placed by the old profile and what comes after by the new one, wherever the log was cut.
-        Before a record behind the moment at which something timed is due, that is decided, at that moment.
+        Before a record behind the moment at which something timed is due, that is decided, at its moment.
         Likewise a master that lets more of its cluster share a node begins a batch, and a node that comes and
-        goes under thousands of pods ends one: each time all of them are decided. Records behind are kept for
-        the next call.
+        goes under thousands of pods ends one: each time all are decided. Records behind are kept for later.
 
         ``lost`` are keys of pods to be taken back before: one of the last two batches had placed them, and
         the ledger did not grant it. They wait again, and are tried as if they came now. ``followed`` are the
-        next batches of other workers; they are folded before the records. ``due``: how many records, those
-        held first, make the batch, None: all; with those that come first (``Ahead``).
+        next batches of others, which are folded before the records. ``due``: how many records, those held
+        first, make the batch, None: all; with those that come first (``Ahead``).
 
         The state is ahead of the ledger from here on: if the batch does not commit, the planner is void.
         """
@@ -210,17 +209,19 @@ class Planner:
         records: Sequence[Record],
         lost: Sequence[str] = (),
         followed: Sequence[Followed] = (),
-        *,
         due: int | None = None,
+        *,
         is_recorded: bool = False,
         until_ms: int = 0,
+        call: int | None = None,
     ) -> CommitBatch:
-        """Plan a batch, whatever comes of it.
+        """Plan a batch, whatever comes of it; with a ``call`` to rest it is the last one before that.
 
         No record of a recorded one waits: looks for pods to try that found none left no trace. ``until_ms``
         is log time after it: where something was due, that is later than its records.
         """
         builder, folded, _ = self._decide(records, lost, followed, due, is_recorded, until_ms)
+        builder.call = call
         return self._build(builder, folded)
 
     def _decide(
@@ -251,8 +252,7 @@ class Planner:
         folded = self._fold(due, builder, is_recorded)
         builder.reach(self._timing.ended_ms(builder.now_ms, until_ms), None, "")
         self._now_ms = builder.now_ms
-        began_us = self._stopwatch()
-        is_tried = False
+        began_us, is_tried = self._stopwatch(), False
         if not self._refold_below:
             result = self.scheduler.cycle(self._now_ms, self._timing.passed_ms(self._now_ms))
             builder.decide(result, duration_us=self._stopwatch() - began_us)

@@ -21,6 +21,7 @@ from tests.builders import event, node_manifest, pod_manifest
 from tests.servers import MakeDatabase
 
 SHARDS, NODES, PODS = 4, 100, 2_000
+WAVES, CHECKPOINT_BATCHES = 10, 5
 TAKING_SECONDS_MAX = 3.0
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
@@ -53,11 +54,16 @@ class _Site:
 
     def start(self, name: str) -> None:
         """Start a worker."""
-        self.deployment.start(name, "worker", "--worker-name", name)
+        told = ("--worker-name", name, "--checkpoint-batches", str(CHECKPOINT_BATCHES))
+        self.deployment.start(name, "worker", *told)
 
     async def owners(self) -> dict[str, int]:
         """Who holds how many shards."""
         return dict(await self.connection.fetch(_OWNERS))
+
+    async def checkpoint(self) -> int:
+        """After which batch of shard 0 the last checkpoint was taken."""
+        return await self.connection.fetchval("SELECT max(batch) FROM checkpoints") or 0
 
     async def placed(self) -> int:
         """How many pods have a node."""
@@ -95,8 +101,13 @@ async def test_two_workers_bind_side_by_side_one_is_killed_and_others_join(
         for name in ("a", "b"):
             site.start(name)
         await site.until(site.owners, {"a": 2, "b": 2})
-        await produce(fresh_kafka, [*_nodes(), *_pods(range(PODS // 2))])
-        await site.until(site.placed, PODS // 2)
+        before, count = await site.checkpoint(), PODS // 2 // WAVES
+        await produce(fresh_kafka, _nodes())
+        for wave in range(WAVES):
+            await produce(fresh_kafka, _pods(range(wave * count, (wave + 1) * count)))
+            await site.until(site.placed, (wave + 1) * count)
+        assert await site.owners() == {"a": 2, "b": 2}
+        assert await site.checkpoint() > before, "both work, and the journal may be pruned"
         binders = dict(await site.connection.fetch(_BINDERS))
         assert binders.keys() == {"a", "b"}, "both bind pods"
 
@@ -122,3 +133,7 @@ async def test_two_workers_bind_side_by_side_one_is_killed_and_others_join(
         again = orjson.loads(site.deployment.run("replay", "-o", "json"))
         assert again["difference"] is None
         assert again["progress"]["batches_count"] == again["progress"]["total"] > 0
+        last = await site.checkpoint()
+        again = orjson.loads(site.deployment.run("replay", "--from", str(last), "-o", "json"))
+        assert again["difference"] is None
+        assert 0 < again["progress"]["checkpoint"] < last

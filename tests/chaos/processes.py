@@ -23,6 +23,9 @@ EXECUTOR = "executor"
 PREEMPTION_SECONDS = 10
 """For so long a promised node is kept free. Some promises run out while no executor runs."""
 
+CHECKPOINT_BATCHES = 100
+"""Workers often rest for a checkpoint, so that they also die, freeze and are cut off while they do."""
+
 _STOP_SECONDS_MAX = 20.0
 _STARTING_OVER = re.compile(r"starting over: ([a-z-]+):")
 
@@ -82,6 +85,7 @@ class Slot:
             BERTH_WORKER_NAME=f"{self.name}.{self.starts_count}",
             BERTH_PREEMPTION="on" if self._preempts else "off",
             BERTH_PREEMPTION_SECONDS=str(PREEMPTION_SECONDS),
+            BERTH_CHECKPOINT_BATCHES=str(CHECKPOINT_BATCHES),
         )
         with self._output.open("ab") as file:
             self._process = subprocess.Popen(

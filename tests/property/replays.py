@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
 from services.adapters.memory.history import MemoryHistory, ScratchLedger
 from services.adapters.memory.ledger import state_of
 from services.adapters.memory.log import MemoryLog
@@ -47,8 +49,33 @@ def replay(team: Team, first: int | None = None, last: int | None = None) -> Out
 def mark(team: Team) -> None:
     """Take a checkpoint: one worker holds all shards and is at rest."""
     (planner,) = [planner for planner in team.planners if planner.owned]
+    keep(team)
+    planner.renew()
+
+
+def mark_many(team: Team) -> None:
+    """Take a checkpoint while several workers share the shards: all rest, and begin with theirs anew."""
+    team.rest()
+    holders = [number for number, planner in enumerate(team.planners) if planner.owned]
+    call = next(planner.batch + 1 for planner in team.planners if 0 in planner.owned)
+    for number in holders:
+        team.step(number, follows=False, call=call)
+        assert not team.lost[number], "who lost something does not rest"
+    keep(team)
+    owned = {number: sorted(team.planners[number].owned) for number in holders}
+    for number in holders:
+        team.planners[number].give(owned[number])
+    for number in holders:
+        assert not team.step(number), "who holds no shard has nothing to say"
+        team.take(team.planners[number], owned[number])
+        team.planners[number].renew()
+
+
+def keep(team: Team) -> None:
+    """Keep the ledger as it is, as a checkpoint; whether anybody can go on from there is not asked."""
+    (caller,) = [planner for planner in team.planners if 0 in planner.owned]
     leases = [Lease(shard, team.database.shards[shard].epoch) for shard in range(team.shards_count)]
     state = state_of(team.database, leases)
-    at = Checkpoint(shard=0, batch=planner.batch, start=planner.start, offsets=state.offsets)
+    start = msgspec.structs.replace(caller.start, leases=dict(leases))
+    at = Checkpoint(shard=0, batch=caller.batch, start=start, offsets=state.offsets)
     team.database.checkpoints.append((at, state))
-    planner.renew()

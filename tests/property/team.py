@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import orjson
@@ -133,12 +134,15 @@ class Team:
 
     # -------------------------------------------------------------------------------------------- batches
 
-    def step(self, number: int, records: Sequence[Record] = (), *, follows: bool = True) -> bool:
-        """Plan and commit once; say whether anything came of it."""
+    def step(
+        self, number: int, records: Sequence[Record] = (), *, follows: bool = True, call: int | None = None
+    ) -> bool:
+        """Plan and commit once; say whether anything came of it. Who rests by a ``call`` always says so."""
         planner = self.planners[number]
         rows = asyncio.run(self._ledger.follow(planner.followed)) if follows else ()
         lost, self.lost[number] = self.lost[number], []
-        batch = planner.plan([*self.handed(planner), *records], lost, rows)
+        plan = planner.plan if call is None else partial(planner.plan_batch, call=call)
+        batch = plan([*self.handed(planner), *records], lost, rows)
         if batch is None:
             return False
         outcome = self.database.apply(batch)

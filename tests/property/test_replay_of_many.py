@@ -7,9 +7,11 @@ from random import Random
 import msgspec
 import pytest
 
+from services.codec.feed import unpack_feed
 from services.replay.replay import CannotReplay
 from services.worker import planner as planner_module
-from tests.property.replays import mark, replay
+from tests.builders import node_manifest, pod_manifest
+from tests.property.replays import keep, mark, mark_many, replay
 from tests.property.site import Producer
 from tests.property.team import Team, audit
 
@@ -30,6 +32,8 @@ def live(seed: int, rounds: int = 24) -> Team:
         if number == rounds // 2:
             team.gather(0)
             mark(team)
+        elif number % 6 == 4:
+            mark_many(team)
     team.rest()
     audit(team)
     return team
@@ -63,10 +67,13 @@ def test_a_day_of_several_workers_is_planned_again_with_the_same_bytes(seed: int
     outcome = replay(team)
     assert outcome.difference is None
     assert outcome.progress.batches_count == len(team.database.journal) == outcome.progress.total
-    later = team.database.checkpoints[-1][0]
-    again = replay(team, first=later.batch + 1)
-    assert (again.difference, again.progress.checkpoint) == (None, later.batch)
-    assert again.progress.batches_count < outcome.progress.batches_count
+    counts = [outcome.progress.batches_count]
+    for later, _ in team.database.checkpoints[1:]:
+        again = replay(team, first=later.batch + 1)
+        assert (again.difference, again.progress.checkpoint) == (None, later.batch)
+        counts.append(again.progress.batches_count)
+    assert counts == sorted(set(counts), reverse=True)
+    assert len(counts) > 4
 
 
 def test_days_have_several_workers_that_follow_lose_and_take_over() -> None:
@@ -80,6 +87,28 @@ def test_days_have_several_workers_that_follow_lose_and_take_over() -> None:
     assert sum(bool(row.lost) for row in rows) > 0
     assert sum(bool(row.forgotten) for row in rows) > 0
     assert sum(bool(row.moved) for row in rows) > 0
+    rests = [rest for row in rows if (rest := unpack_feed(row.feed).rest) is not None]
+    assert sum(len(rest.leases) < 3 for rest in rests) > 10
+
+
+def test_nothing_is_replayed_from_where_workers_did_not_rest() -> None:
+    team = Team([0], [1, 2])
+    team.tell("ADDED", *(node_manifest(f"n{number}", cpu=8) for number in range(12)))
+    keep(team)
+    team.tell("ADDED", *(pod_manifest(f"p{number}", cpu=1) for number in range(9)))
+    with pytest.raises(CannotReplay, match="does not say how workers w1, w2 began"):
+        replay(team)
+    mark_many(team)
+    later = team.database.checkpoints[-1][0]
+    team.tell("ADDED", *(pod_manifest(f"q{number}", cpu=1) for number in range(9)))
+    assert replay(team, first=later.batch + 1).difference is None
+    at, row = next(
+        (at, row) for at, row in team.database.journal.items() if row.start and at[0] and row.renewed
+    )
+    less = [msgspec.structs.replace(row.owned[0], followed={0: later.batch - 1}), *row.owned[1:]]
+    team.database.journal[at] = msgspec.structs.replace(row, owned=less)
+    with pytest.raises(CannotReplay, match=r"began with less of shards \[0\] than the checkpoint holds"):
+        replay(team, first=later.batch + 1)
 
 
 def test_a_changed_row_of_another_worker_is_found() -> None:

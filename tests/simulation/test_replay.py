@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from services.adapters.memory.history import MemoryHistory, ScratchLedger
+from services.codec.feed import unpack_feed
+from services.ports.journal import BATCHES
 from services.replay.replay import CannotReplay, Outcome, Progress, Replay
 from services.worker import planner as planner_module
 from tests.simulation.faults import Fault
@@ -56,6 +58,20 @@ def test_a_day_of_crashes_is_planned_again_with_the_same_bytes(seed: int) -> Non
 @pytest.mark.parametrize("seed", range(10))
 def test_so_is_a_day_with_preemption(seed: int) -> None:
     compare(lived(seed, preempts=True))
+
+
+@pytest.mark.parametrize("seed", [5, 9, 11])
+def test_checkpoints_are_taken_while_several_workers_share_the_shards(seed: int) -> None:
+    """Without one, the journal could not be pruned, and a replay would begin ever further back."""
+    world = World(seed, calm=True, checkpoint_batches=7)
+    world.run()
+    last, _ = world.database.checkpoints[-1]
+    end = world.database.offsets[0, BATCHES, 0].next_offset
+    assert end - last.batch < 3 * 7
+    assert sum(unpack_feed(row.feed).rest is not None for row in world.database.journal.values()) > 10
+    outcome = replay(world, first=last.batch + 1)
+    assert (outcome.difference, outcome.progress.checkpoint) == (None, last.batch)
+    assert outcome.progress.batches_count == outcome.progress.total > 0
 
 
 def compare(world: World) -> None:

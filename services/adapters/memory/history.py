@@ -56,9 +56,15 @@ class MemoryHistory:
             if after.get(row.shard, 0) < row.batch <= until.get(row.shard, 0) and (row.start or not starts):
                 yield row
 
-    async def last_positions(self, after: Mapping[int, int], until: Mapping[int, int]) -> Mapping[str, int]:
-        """See ``History.last_positions``."""
-        return {row.worker: row.position async for row in self.rows(after, until)}
+    async def positions(
+        self, after: Mapping[int, int], until: Mapping[int, int]
+    ) -> Mapping[str, tuple[int, int]]:
+        """See ``History.positions``."""
+        found: dict[str, tuple[int, int]] = {}
+        async for row in self.rows(after, until):
+            first, _ = found.get(row.worker, (row.position, 0))
+            found[row.worker] = first, row.position
+        return found
 
     async def position_behind(self, batches: Mapping[int, int]) -> int | None:
         """See ``History.position_behind``."""

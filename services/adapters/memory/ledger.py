@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
+import msgspec
+
 from domain.model.errors import Fenced, Unavailable
 from domain.model.limits import (
     followed_bytes_max,
@@ -273,11 +275,12 @@ class MemoryLedger(Client):
         """See ``Ledger.write_checkpoint``."""
         database, leases = self._answering(), [Lease(*each) for each in at.start.leases.items()]
         state = state_of(database, leases)
-        if not all(self._holds(lease) for lease in leases) or state.offsets != at.offsets:
+        epochs = {lease.shard: database.shards[lease.shard].epoch for lease in leases}
+        if epochs != at.start.leases or not at.offsets.items() <= state.offsets.items():
             raise Fenced("the ledger has left the batch of the checkpoint")
         held()
         await asyncio.sleep(0)
-        database = self._answering()
+        database, at = self._answering(), msgspec.structs.replace(at, offsets=state.offsets)
         others = [each for each in database.checkpoints if each[0].batch != at.batch]
         database.checkpoints = [*others, (at, state)][-kept:]
 

@@ -38,8 +38,9 @@ SELECT shard, max(batch) FROM journal
 WHERE position <= (SELECT max(position) FROM journal WHERE shard = $1 AND batch <= $2)
 GROUP BY shard
 """
-_LAST_POSITIONS = """
-SELECT worker, max(position) FROM unnest($1::int[], $2::bigint[], $3::bigint[]) AS span (shard, after, until)
+_POSITIONS = """
+SELECT worker, min(position), max(position)
+FROM unnest($1::int[], $2::bigint[], $3::bigint[]) AS span (shard, after, until)
 JOIN journal j ON j.shard = span.shard AND j.batch > span.after AND j.batch <= span.until GROUP BY worker
 """
 _BEHIND = """
@@ -126,11 +127,14 @@ class PostgresHistory:
             if len(found) < _ROWS_PER_FETCH:
                 return
 
-    async def last_positions(self, after: Mapping[int, int], until: Mapping[int, int]) -> Mapping[str, int]:
-        """See ``History.last_positions``."""
+    async def positions(
+        self, after: Mapping[int, int], until: Mapping[int, int]
+    ) -> Mapping[str, tuple[int, int]]:
+        """See ``History.positions``."""
         spans = [list(until), [after.get(shard, 0) for shard in until], list(until.values())]
         async with self._session.use() as connection:
-            return dict(await connection.fetch(_LAST_POSITIONS, *spans))
+            found = await connection.fetch(_POSITIONS, *spans)
+        return {worker: (first, last) for worker, first, last in found}
 
     async def position_behind(self, batches: Mapping[int, int]) -> int | None:
         """See ``History.position_behind``."""
