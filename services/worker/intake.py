@@ -157,11 +157,12 @@ class Intake:
     async def add(
         self, positions: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, Latest] = {}
     ) -> None:
-        """Read these partitions, too, from these positions on.
+        """Read these partitions, too, from these positions on; those that are read go on as they are.
 
         ``latest`` names partitions that are read again, and which of their records count.
         """
-        added = {at: _Lane(at, position, latest.get(at)) for at, position in positions.items()}
+        new = positions.keys() - self._lanes.keys()
+        added = {at: _Lane(at, positions[at], latest.get(at)) for at in new}
         await self._assign(self._lanes | added)
 
     async def drop(self, shards: Collection[int]) -> None:

@@ -185,8 +185,11 @@ class Loop:
 
     # ----------------------------------------------------------------------------------------- shards
 
-    async def _take(self) -> None:
-        """Begin with shards: fold all that their last owners did, and read what waits there."""
+    async def _take(self) -> Set[int]:
+        """Begin with shards: fold all that their last owners did, and read what waits there.
+
+        Return those whose partitions have lost records, and are read from elsewhere now.
+        """
         leases = list(self.holding.taken)
         shards = [lease.shard for lease in leases]
         on_read = partial(self.progress.step, TAKING_SECONDS_MAX)
@@ -211,14 +214,19 @@ class Loop:
             await self.checkpoints.follow(self.planner, self.metrics.digest_mismatches.inc)
         positions = positions_of(part.offsets)
         self.committer.folded |= positions
+        damaged = {fault.shard for fault in faults}
+        if damaged:
+            await self.intake.drop(damaged)
         await self.intake.add(positions, latest)
         del self.holding.taken[: len(leases)]
         self.progress.step()
         self.begun.set()
+        return damaged
 
     async def _give(self, shard: int) -> None:
         """Give a shard up when all that was decided for it is committed, and nothing is to be taken back."""
         await self._settle()
+        await self.intake.drop({shard})
         await self._leave({shard})
         with contextlib.suppress(Unavailable):  # it is renewed no more, and runs out
             await self.holding.release([shard])
@@ -232,7 +240,6 @@ class Loop:
 
     async def _leave(self, shards: Set[int]) -> None:
         """Forget what only the owner of these shards knows, and follow them."""
-        await self.intake.drop(shards)
         batches = await self.think(self.planner.give, shards)
         await self.follower.resume(batches)
 
@@ -272,9 +279,11 @@ class Loop:
             level = logging.WARNING if self.checkpoints.has_failed_twice else logging.INFO
             _LOGGER.log(level, "no checkpoint after batch %d: shards %s did not rest in time", call, silent)
         leases = [Lease(*each) for each in sorted(start.leases.items())]
+        records = self.planner.held  # read, and not folded: nobody else reads them
         await self._leave(start.leases.keys())
         self.holding.taken[:0] = leases
-        await self._take()
+        damaged = await self._take()
+        self.planner.ahead.add([record for record in records if record.partition not in damaged])
         self.planner.renew()
         _LOGGER.info("rested for %.3f s after batch %d of shard 0", now() - began, call)
 
