@@ -257,7 +257,8 @@ class Scheduler:
     def give(self, shards: Collection[int]) -> list[str]:
         """Leave shards to others; return the keys of their pods that waited, of which nothing stays.
 
-        What they placed goes on counting. Cost: O(pods).
+        What they placed goes on counting. Who is left without any forgets which pods are gone: whoever begins
+        does not know it of other shards' pods, and what it decides follows from the ledger. Cost: O(pods).
         """
         pods = self.state.pods
         keys = [key for key, entry in pods.items() if not entry.node and entry.shard in shards]
@@ -266,6 +267,8 @@ class Scheduler:
             self.queue.drop(key)
         self.state.apply(Given(frozenset(shards)))
         self.own(self.state.own.difference(shards), self.state.shards_count)
+        if not self.state.own:
+            self.state.tombstones.clear()
         return keys
 
     @property

@@ -111,6 +111,23 @@ def test_nothing_is_replayed_from_where_workers_did_not_rest() -> None:
         replay(team, first=later.batch + 1)
 
 
+def test_who_gives_all_shards_up_forgets_who_is_gone() -> None:
+    team = Team([0], [1, 2])
+    node = node_manifest("n", cpu=16)
+    pods = [pod_manifest(f"p{number}", cpu=1, uid=f"u{number}") for number in range(9)]
+    team.tell("ADDED", node, *pods)
+    team.tell("DELETED", *pods)
+    planner, other = team.planners
+    known = dict(other.scheduler.state.tombstones.known())
+    assert known
+    team.give(1, [1])
+    assert dict(other.scheduler.state.tombstones.known()) == known, "as long as it reads anything"
+    team.give(1, [2])
+    assert not dict(other.scheduler.state.tombstones.known())
+    team.take(planner, [1, 2])
+    assert len(dict(planner.scheduler.state.tombstones.known())) == len(pods)
+
+
 def test_a_changed_row_of_another_worker_is_found() -> None:
     team = live(1)
     journal = team.database.journal
