@@ -65,12 +65,13 @@ class Owned(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker owned from then on: shard -> epoch.
 
     ``offsets`` are those of shards that it took, ``followed`` how far it had followed the journals of others
-    before: shard -> batch.
+    before: shard -> batch. ``again``: nobody had these shards since it gave all of them up; it had rested.
     """
 
     leases: Mapping[int, int]
     offsets: Sequence[tuple[int, str, int, int]] = ()
     followed: Mapping[int, int] = {}
+    again: bool = False
 
 
 class NodeFed(msgspec.Struct, frozen=True, array_like=True):
@@ -262,6 +263,11 @@ class JournalRow(msgspec.Struct, frozen=True, kw_only=True):
     effects: Mapping[str, str] = {}
     digest: str | None = None
     feed: bytes = b""
+
+    @property
+    def begins_again(self) -> bool:
+        """Whether its worker begins anew after a rest, in memory alone."""
+        return self.start is not None and bool(self.owned) and self.owned[0].again
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Set
+from collections.abc import Awaitable, Callable, Mapping, Set
 from operator import itemgetter
 
 import msgspec
@@ -141,17 +141,15 @@ class Replay:
         await workers.expect(after, until)
         await workers.begin()
         done, losses, begun = dict(after), dict[int, bool](), set[str]()
-        rested = {row.worker async for row in self._ends(after) if unpack_feed(row.feed).rest}
         lost = Lost(await self._history.log_faults(), start.start.leases)
         async for row in self._history.rows(after, until):
             done[row.shard] += 1
             if row.batch != done[row.shard]:
                 raise CannotReplay(f"{_missing(row.shard, done[row.shard])}; the next is {row.batch}")
             feed = unpack_feed(row.feed)
-            if row.start is not None and row.worker not in rested:
+            if row.start is not None and not row.begins_again:
                 progress.restarts_count += 1
                 begun.add(row.worker)
-            (rested.add if feed.rest else rested.discard)(row.worker)
             if why := lost.why_not(row):
                 raise CannotReplay(
                     f"{named(row)} cannot be replayed: {why}; spans before or behind it can be"
@@ -174,10 +172,6 @@ class Replay:
             if done[shard] < last:
                 raise CannotReplay(_missing(shard, done[shard] + 1))
         return Outcome(progress=progress, difference=None)
-
-    def _ends(self, after: Mapping[int, int]) -> AsyncIterator[JournalRow]:
-        """Yield the last row of each journal before a span."""
-        return self._history.rows({shard: batch - 1 for shard, batch in after.items()}, after)
 
     async def _compare(
         self, row: JournalRow, batch: CommitBatch, *, is_restart: bool, is_digest_told: bool

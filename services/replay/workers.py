@@ -58,7 +58,7 @@ class Workers:
         self._positions = await self._history.positions(after, until)
         async for row in self._history.rows(after, until, starts=True):
             assert row.start is not None
-            if row.renewed and self._positions[row.worker][0] < row.position:
+            if row.begins_again and self._positions[row.worker][0] < row.position:
                 continue  # it rested, and is known here
             owned = _changes(row, row.start)
             first = owned[0]
@@ -140,7 +140,7 @@ class Workers:
 
     async def _planner_of(self, row: JournalRow) -> Planner:
         changes = row.owned
-        if row.start is not None and row.renewed and row.worker in self._planners:
+        if row.begins_again and row.worker in self._planners:
             planner = self._planners[row.worker]
             planner.give(planner.owned)
         elif row.start is not None:

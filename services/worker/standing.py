@@ -27,6 +27,7 @@ class Standing:
         self._told: dict[int, int] = {}
         self._owned: list[Owned] = []
         self._leases: dict[int, int] = {}
+        self._given: dict[int, int] = {}  # all that was held when shards were given up last, with epochs
         self._begins = True
 
     def take(self, leases: Mapping[int, int], offsets: Offsets) -> None:
@@ -42,12 +43,16 @@ class Standing:
             self.followed.pop(shard, None)
         self._leases = dict(leases)
         taken = [(*at, offset) for at, offset in sorted(offsets.items())]
-        self._owned.append(Owned(leases=self._leases, offsets=taken, followed=dict(self.followed)))
+        again = self._begins and not self._leases.items().isdisjoint(self._given.items())
+        self._owned.append(
+            Owned(leases=self._leases, offsets=taken, followed=dict(self.followed), again=again)
+        )
 
     def give(self, leases: Mapping[int, int], offsets: Offsets) -> None:
         """Take note that shards with these offsets were given up, and what is held now."""
         batches = {shard: batch for (shard, topic, _), batch in offsets.items() if topic == BATCHES}
         self.followed |= batches
+        self._given = self._leases
         self._leases = dict(leases)
         self._owned.append(Owned(leases=self._leases))
 
