@@ -22,6 +22,7 @@ from domain.cycle.cells import Cells
 from domain.cycle.counter import Counter
 from domain.cycle.domains import Domains, Moved
 from domain.cycle.effects import Effects
+from domain.cycle.node_moves import NodeMoves
 from domain.cycle.promised_counts import PromisedCounts
 from domain.kernels import arrays as kernel
 from domain.model.limits import counter_cells_max
@@ -139,6 +140,10 @@ class CounterTable:
         """Return what a counter's domain stands for: a value of the topology key, or the name of a node."""
         return self._domains.name_of(int(self.arrays.topology[number]), domain)
 
+    def is_by_row(self, number: int) -> bool:
+        """Say whether each node is a domain of a counter."""
+        return self._domains.is_by_row(int(self.arrays.topology[number]))
+
     def having(self, numbers: Iterable[int]) -> list[Counter]:
         """Return counters by number, for whoever waits until one of them changes."""
         return [self._by_number[number] for number in numbers]
@@ -204,7 +209,7 @@ class CounterTable:
         for namespace in renamed:
             for pod_class, number, more in self.effects.weigh_anew(namespace):
                 changes += [(number, row, more * count) for row, count in self._rows_of(pod_class)]
-        self.add(changes)
+        np.add.at(self.arrays.version, self.add(changes), 1)
 
     def _rows_of(self, pod_class: PodClass) -> Iterator[tuple[int, int]]:
         """Yield rows, and how many pods of a class count there."""
@@ -227,16 +232,22 @@ class CounterTable:
                 came += [(n, row, weight) for n, weight in self.effects.on_node(nodes, names.get(row))]
             self.add(gone, moved)
             self.add(came)
-            for counter in self._by_spec.values():
-                self._write_nodes(counter)
+            changes = NodeMoves(moved, self._domains, self.arrays)
+            self.arrays.version[sorted(changes.counting_otherwise(gone, came))] += 1
+            for number in self._by_number:
+                self.arrays.version[number] += changes.has_other_domains(number)
+                self._write_nodes(number)
         for number in self._by_number:
             if not self.arrays.length[number] and self._capacity(number) < self._paged_from:
                 self._load(number)
 
-    def add(self, changes: list[tuple[int, int, int]], moved: Moved | None = None) -> None:
-        """Add to counters: number, row (of ``moved``: its column), and how much."""
+    def add(self, changes: list[tuple[int, int, int]], moved: Moved | None = None) -> np.ndarray:
+        """Add to counters: number, row (of ``moved``: its column), and how much; return the numbers.
+
+        It moves no version.
+        """
         if not changes:
-            return
+            return np.zeros(0, dtype=np.int64)
         arrays, of = self.arrays, moved or self._domains
         number, column, value = np.array(changes, dtype=np.int64).T
         domain, mask = np.abs(of.domain[arrays.topology[number], column] + 1) - 1, arrays.mask[number]
@@ -246,7 +257,7 @@ class CounterTable:
         number, domain, value = number[counted], domain[counted], value[counted]
         np.add.at(arrays.sums, arrays.first[number] + domain, value.astype(np.int32))
         np.add.at(arrays.total, number, value)
-        np.add.at(arrays.version, number, 1)
+        return np.asarray(number)
 
     # ------------------------------------------------------------------------------------------- filling
 
@@ -297,20 +308,14 @@ class CounterTable:
         for pod_class, weight in self.effects.counted_by(number):
             changes += [(number, row, weight * count) for row, count in self._rows_of(pod_class)]
         changes += self.promised.counted_in(number)
-        version = self.arrays.version[number]
         self.arrays.total[number] = 0
         self.add(changes)
-        self.arrays.version[number] = version
 
-    def _write_nodes(self, counter: Counter) -> None:
+    def _write_nodes(self, number: int) -> None:
         """Write which domains of a counter have an eligible row."""
-        arrays, number = self.arrays, counter.number
-        length = arrays.length[number]
-        has_nodes = arrays.has_nodes[arrays.first[number] :][:length]
-        if not length or not np.array_equal(found := self._having(number), has_nodes):
-            arrays.version[number] += 1
+        first, length = int(self.arrays.first[number]), int(self.arrays.length[number])
         if length:
-            has_nodes[:] = found
+            self.arrays.has_nodes[first : first + length] = self._having(number)
 
     def _having(self, number: int) -> np.ndarray:
         return self._domains.having_rows(int(self.arrays.topology[number]), int(self.arrays.mask[number]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -47,15 +47,18 @@ class _Mask:
 
 
 class Moved(NamedTuple):
-    """Rows whose node, domain or eligibility is another: what each was before.
+    """Rows whose node, domain or eligibility is another: what each was before, and the names there now.
 
-    ``rows`` int64[K], ``domain`` int32[T, K], ``eligible`` uint8[M, K].
+    ``rows`` int64[K], ``domain`` int32[T, K], ``eligible`` uint8[M, K]; ``having`` as of ``having_rows``, by
+    topology and mask. Here and now, a number of a domain means the same value.
     """
 
     rows: np.ndarray
     names: list[str | None]
+    names_now: list[str | None]
     domain: np.ndarray
     eligible: np.ndarray
+    having: Mapping[int, Mapping[int, np.ndarray]]
 
 
 class Domains:
@@ -83,6 +86,7 @@ class Domains:
         self._having: dict[int, dict[int, np.ndarray]] = {}  # by topology and mask
         self._names: dict[tuple[int, int], str] = {}  # of domains, while nodes stay what they are
         self._specs: dict[int, NodeSpec] = {}  # by row
+        self._left: set[int] = set()  # the domains that rows had which get others now
         self.names: dict[int, str] = {}
         self.rows: dict[str, int] = {}
         self.domain = np.full((0, width), -1, dtype=np.int32)
@@ -197,7 +201,7 @@ class Domains:
         for topology in self._topologies:
             if topology.by_row:
                 topology.capacity = width
-        self._having.clear()
+        self._having = {t: each for t, each in self._having.items() if not self._topologies[t].by_row}
         return True
 
     def update(self) -> Moved | None:
@@ -212,10 +216,9 @@ class Domains:
         if not len(rows):
             return None
         self._names.clear()
-        before = Moved(
-            rows, [self.names.get(row) for row in rows.tolist()], self.domain[:, rows], self.eligible[:, rows]
-        )
-        for name in before.names:
+        names = [self.names.get(row) for row in rows.tolist()]
+        domain, eligible = self.domain[:, rows], self.eligible[:, rows]
+        for name in names:
             if name is not None:
                 del self.rows[name]
         for row in rows.tolist():
@@ -231,18 +234,20 @@ class Domains:
         for m, mask in enumerate(self._masks):
             if mask.users_count:
                 self._write_eligible(m, rows)
-        others = np.array(
-            [self.names.get(row) != name for row, name in zip(rows.tolist(), before.names, strict=True)],
-            dtype=np.bool_,
-        )
-        others |= (self.domain[:, rows] != before.domain).any(axis=0)
-        others |= (self.eligible[:, rows] != before.eligible).any(axis=0)
+        now = [self.names.get(row) for row in rows.tolist()]
+        others = np.array([one != other for one, other in zip(names, now, strict=True)], dtype=np.bool_)
+        others |= (self.domain[:, rows] != domain).any(axis=0)
+        others |= (self.eligible[:, rows] != eligible).any(axis=0)
         if not others.any():
             return None
-        self._having.clear()
+        having, self._having = self._having, {}
         at = np.flatnonzero(others)
-        names = [before.names[i] for i in at.tolist()]
-        return Moved(rows[at], names, before.domain[:, at], before.eligible[:, at])
+        names, now = [names[i] for i in at.tolist()], [now[i] for i in at.tolist()]
+        return Moved(rows[at], names, now, domain[:, at], eligible[:, at], having)
+
+    def is_by_row(self, topology: int) -> bool:
+        """Say whether each row that has a key is a domain of it."""
+        return self._topologies[topology].by_row
 
     def _is_other(self, row: int) -> bool:
         """Say whether a row has another node or labels or taints than before: nothing else counts here."""
@@ -262,6 +267,7 @@ class Domains:
 
     def _write_domain(self, t: int, rows: np.ndarray) -> None:
         topology, table = self._topologies[t], self._table
+        self._left = set((np.abs(self.domain[t, rows] + 1) - 1).tolist())
         self.domain[t, rows] = -1
         present = rows[rows < table.count]
         if not topology.key:
@@ -283,12 +289,12 @@ class Domains:
         self.domain[t, present] = np.array(numbers, dtype=np.int32)[which]
 
     def _numbers(self, t: int, values: list[str]) -> list[int]:
-        """Return the domains of some values. Numbers of domains without any row are used again."""
+        """Return the domains of some values. Numbers of domains that have had no row are used again."""
         topology = self._topologies[t]
         known = topology.numbers
         new_count = sum(value not in known for value in values)
         if new_count > topology.capacity - len(known):
-            used = set((np.abs(self.domain[t] + 1) - 1).tolist())
+            used = self._left.union((np.abs(self.domain[t] + 1) - 1).tolist())
             used.update(known[value] for value in values if value in known)
             for value, number in list(known.items()):
                 if number not in used:

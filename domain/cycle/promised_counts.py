@@ -149,7 +149,7 @@ class PromisedCounts:
         self._compare()
 
     def follow(self) -> None:
-        """Move the versions of counters for which nodes were promised, or are no more, since this cycle began.
+        """Move the versions of counters for which nodes were promised, or are not, since this cycle began.
 
         A counter that begins later knows of them. Whoever looked at one before must see that it moved, or it
         would matter since when a counter is kept.
@@ -168,9 +168,14 @@ class PromisedCounts:
                 self.moves += 1
 
     def _seen(self, number: int) -> list[tuple[str, int, int]]:
-        """Return where all promised pods would count in a counter, and how much: nodes with their domains."""
+        """Return where all promised pods would count in a counter, and how much: nodes with their domains.
+
+        A node that is a domain of its own is one whatever its row.
+        """
         arrays, effects, names = self._table.arrays, self._table.effects, self._state.table.names
         of_row, mask = arrays.domain[arrays.topology[number]], int(arrays.mask[number])
+        if self._table.is_by_row(number):
+            of_row = np.minimum(of_row, 0)
         found = []
         for _, (pod_class, row) in self._known():
             weight = effects.of(pod_class).get(number, 0)
@@ -186,9 +191,4 @@ class PromisedCounts:
 
     def _count(self, places: Iterable[tuple[PodClass, int]], sign: int) -> None:
         """Count, and move no version: that who is tried counts no more for a moment wakes nobody."""
-        changes = list(self._changes(places, sign))
-        if changes:
-            numbers = np.array(list(self._numbers))
-            versions = self._table.arrays.version[numbers]
-            self._table.add(changes)
-            self._table.arrays.version[numbers] = versions
+        self._table.add(list(self._changes(places, sign)))

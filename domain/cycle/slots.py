@@ -212,11 +212,12 @@ class GroupSlots:
         if program is None or program.plan is not group.plan or program.static.key not in self._in_arrays:
             return rows
         table, static = self._state.table, program.static
-        changed = table.spec_generation[rows] > static.generation
+        changed = table.respec_generation[rows] > static.generation
         if program.plan.reads_usage:
             changed |= table.usage_generation[rows] > static.generation
-        passed: np.ndarray = rows[changed | (self.groups.static_code[static.index, rows] == 0)]
-        return passed
+        if len(moved := rows[~changed & (table.spec_generation[rows] > static.generation)]):
+            self._evaluate_static(program, moved)  # their nodes are what they were
+        return np.asarray(rows[changed | (self.groups.static_code[static.index, rows] == 0)])
 
     def _has_other_images(self, program: Program) -> bool:
         """Say whether nodes got or lost an image so that the program belongs to another static part."""

@@ -116,7 +116,7 @@ class Waking:
         """
         table = self._state.table
         rows = rows[rows < snapshot.columns.rows_count[0]]
-        has_other_spec = table.spec_generation[rows] > self._specs_seen
+        has_other_spec = table.respec_generation[rows] > self._specs_seen
         self._specs_seen = table.last_spec_generation
         if has_other_spec.any():
             self._widen(Cure.NODE, Cure.ROOM | Cure.USAGE)

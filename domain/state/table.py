@@ -48,6 +48,8 @@ class NodeTable:
     spec_generation, usage_generation : int64[N]
         Global generation of the last change of its spec (or of its move into this row), and of its measured
         usage.
+    respec_generation : int64[N]
+        That of its spec alone, wherever it moved.
     tie : uint64[N]
         Seeded hash of the name, which decides between nodes of equal score.
     ordinal : int64[N]
@@ -97,6 +99,7 @@ class NodeTable:
             self.nominated = grown("nominated", (columns, rows), np.int64)
         self.generation = grown("generation", (rows,), np.int64)
         self.spec_generation = grown("spec_generation", (rows,), np.int64)
+        self.respec_generation = grown("respec_generation", (rows,), np.int64)
         self.usage_generation = grown("usage_generation", (rows,), np.int64)
         self.tie = grown("tie", (rows,), np.uint64)
         self.ordinal = grown("ordinal", (rows,), np.int64)
@@ -134,7 +137,7 @@ class NodeTable:
         """Stamp a row whose spec changed."""
         self.touch(row)
         self.last_spec_generation = self.last_generation
-        self.spec_generation[row] = self.last_generation
+        self.spec_generation[row] = self.respec_generation[row] = self.last_generation
 
     def touch_usage(self, row: int) -> None:
         """Stamp a row whose measured usage changed."""
@@ -240,8 +243,10 @@ class NodeTable:
             for array in (self.allocatable, self.requested, self.taint_counts, self.nominated):
                 if array is not None:
                     array[:, row] = array[:, last]
-            for array in (self.tie, self.ordinal, self.unschedulable, self.usage_generation):
+            for array in (self.tie, self.ordinal, self.unschedulable):
                 array[row] = array[last]
+            self.usage_generation[row] = self.usage_generation[last]
+            self.respec_generation[row] = self.respec_generation[last]
             self.labels.move(last, row, _labels_of(self.specs[last]))
             self.taints.move(last, row, _taints_of(self.specs[last]))
             self.names[row] = self.names[last]

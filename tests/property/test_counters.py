@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from domain.cycle.counters import CounterTable
 from domain.kernels.arrays import Counters
+from domain.model.events import NodeDeleted, NodeUpserted
 from domain.model.marks import PortMark, TermMark, marks_of
 from domain.model.pods import Toleration
 from domain.model.selectors import (
@@ -22,6 +23,7 @@ from domain.state.cluster import ClusterState
 from domain.state.pod_classes import PodClass
 from domain.state.snapshot import Snapshot
 from domain.state.steps import Assumed, Settle
+from tests import values
 from tests.property.class_audit import audit_classes
 from tests.property.drawn import NAMESPACES, Draw, next_event
 
@@ -170,6 +172,39 @@ def test_counters_follow_whatever_happens(seed: int, steps: int) -> None:
         audit_counters(state, counters, taken)
         place(state, counters, random)
         audit_counters(state, counters, taken)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 1 << 32), st.integers(1, 80))
+def test_versions_do_not_depend_on_the_rows_that_nodes_have(seed: int, steps: int) -> None:
+    """Who waits for a counter would wake otherwise, where the nodes were read anew."""
+    random, states = Draw(seed), [ClusterState(seed=1), ClusterState(seed=1)]
+    events = [next_event(random, step + 1) for step in range(40 + steps)]
+    states[1].apply(NodeUpserted(values.node("first")))
+    for state in states:
+        for event in events[:40]:
+            state.apply(event)
+    states[1].apply(NodeDeleted("first", "", 2))  # the last node has its row from now on
+    assert states[0].table.rows.keys() == states[1].table.rows.keys()
+    specs = list({draw_spec(random): None for _ in range(6)})
+    tables = [CounterTable(state, Snapshot(state.table).rows_width) for state in states]
+    numbers: list[list[int]] = []
+    for state, table in zip(states, tables, strict=True):
+        for spec in specs:
+            _mention(state, spec)
+        state.apply(Settle())
+        table.sync(state.table.rows_capacity)
+        numbers.append([table.take(spec) for spec in specs])
+    assert tables[0].arrays.version[numbers[0]].tolist() == tables[1].arrays.version[numbers[1]].tolist()
+    for event in events[40:]:
+        for state in states:
+            state.apply(event)
+        if random.random() < 0.5:
+            continue
+        for state, table in zip(states, tables, strict=True):
+            state.apply(Settle())
+            table.sync(state.table.rows_capacity)
+        assert tables[0].arrays.version[numbers[0]].tolist() == tables[1].arrays.version[numbers[1]].tolist()
 
 
 def _mention(state: ClusterState, spec: CounterSpec) -> set[tuple[str, LabelSelector]]:

@@ -247,3 +247,24 @@ def test_a_node_that_goes_while_the_table_gets_columns_is_missed(scheduler: Sche
     add(scheduler, "b", "a")
     scheduler.cycle()
     assert scheduler.state.pods["default/b"].node
+
+
+@pytest.mark.parametrize("key", ["host", "zone"])
+def test_a_node_that_only_gets_another_row_wakes_nobody(scheduler: Scheduler, key: str) -> None:
+    """Which node is in the last row depends on what came and went before."""
+    counters = scheduler._slots.counters
+    shun = AffinityTerm(topology_key=key, namespaces=("default",), selector=selecting("a"))
+    shape = values.template(
+        100, pod_anti_affinity=PodAffinity(required=(shun,)), node_selector={"host": "n3"}
+    )
+    for name in ("a0", "a1"):
+        scheduler.fold(PodUpserted(values.pod(name, shape, labels={"app": "a"})))
+    scheduler.cycle()
+    assert placed_count(scheduler) == 1
+    before = counters.arrays.version.copy()
+    scheduler.fold(NodeDeleted("n1", "", 2))
+    scheduler.cycle()
+    assert scheduler.state.table.names[1] == "n3"
+    moved = counters.arrays.version - before
+    assert set(moved[:4].tolist()) <= ({0, 1} if key == "host" else {0})
+    assert sum(moved) == (2 if key == "host" else 0), "the domain of n1 is gone where each node is one"

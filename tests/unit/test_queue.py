@@ -146,6 +146,23 @@ def test_an_improved_row_is_followed_when_rows_are_renumbered(scheduler: Schedul
     assert placed(result) == {"p": "c"}
 
 
+@pytest.mark.parametrize("gone", ["a", "b", "d"])
+@pytest.mark.parametrize("reasons", [{"node-affinity"}, {"node-affinity", "insufficient:cpu"}])
+def test_it_does_not_matter_who_wakes_which_row_a_node_has(
+    scheduler: Scheduler, gone: str, reasons: set[str]
+) -> None:
+    """The last node takes the row of one that is gone. Which one is last depends on what came before."""
+    zones = {"d": "b", "a": "b", "b": "b", "c": "b", "keep": "a" if len(reasons) > 1 else "b"}
+    nodes = [NodeUpserted(node(name, cpu=4_000, labels={"zone": zone})) for name, zone in zones.items()]
+    last = "c" if gone == "d" else "keep"
+    nodes.sort(key=lambda event: event.node.name == last)
+    held = [PodUpserted(pod(f"on-{name}", LARGE, on=name)) for name in ("c", "keep")]
+    result = run(scheduler, *nodes, *held, PodUpserted(pod("p", IN_ZONE_A)))
+    assert failed(result)["p"].keys() == reasons
+    after = run(scheduler, PodDeleted("default", "on-c"), NodeDeleted(gone))
+    assert after.attempts == []
+
+
 def test_order_is_priority_then_arrival(scheduler: Scheduler) -> None:
     one_each = [NodeUpserted(node("a", pods=3))]
     pods = [
