@@ -37,7 +37,7 @@ from services.ports.log import (
 )
 from services.ports.positions import LogFault, Position, Unmentioned
 from services.topics import check_topics
-from services.worker.intake import Latest
+from services.worker.intake import Latest, key_hash
 from services.worker.planner import Planner
 
 _LOGGER = logging.getLogger(__name__)
@@ -179,7 +179,7 @@ async def _read(
         The log lost records of the span since its end was asked for.
     """
     last: dict[bytes, int] = {}
-    alone: list[int] = []
+    passed: dict[int, int] = {}
     idle: int | None = None
     await reader.assign({at: span.first})
     while await reader.position(at) < span.below:
@@ -193,13 +193,17 @@ async def _read(
                 break
             idle = None
             if record.key is None:
-                alone.append(record.offset)
-            elif span.has(record, record.key):
-                last[record.key] = record.offset
-            else:
+                continue
+            if not span.has(record, record.key):
                 idle = record.offset
-    read = (*last.values(), *alone, *(() if idle is None else (idle,)))
-    return Latest(span.below, frozenset(read), idle), frozenset(last)
+                passed[record.offset] = key_hash(record.key)
+                continue
+            if (before := last.get(record.key)) is not None:
+                passed[before] = key_hash(record.key)
+            last[record.key] = record.offset
+    if idle is not None:
+        del passed[idle]
+    return Latest(span.below, passed, idle), frozenset(last)
 
 
 async def _missing(

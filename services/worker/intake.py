@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+import zlib
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -42,15 +43,21 @@ _Key = tuple[int, int, int]
 
 
 class Latest(NamedTuple):
-    """Of the records below ``below`` only those at ``offsets`` count: the latest of each key.
+    """Of the records below ``below`` those at ``passed`` do not count: of their keys there are later ones.
 
-    ``idle`` is the offset of the very last one where its key has moved: it is read, so that its shard gets
-    behind it, and says nothing.
+    ``passed`` says of each offset which key was there (``key_hash``): where the log has lost its tail again
+    since, the record there now may be another, which counts. ``idle`` is the offset of the very last one
+    where its key has moved: it is read, so that its shard gets behind it, and says nothing.
     """
 
     below: int
-    offsets: frozenset[int]
+    passed: Mapping[int, int]
     idle: int | None = None
+
+
+def key_hash(key: bytes) -> int:
+    """Return what stands for a key: of a million records that are passed over the keys need not be kept."""
+    return zlib.crc32(key)
 
 
 class _Lane:
@@ -80,9 +87,10 @@ class _Lane:
     def push_latest(self, records: Iterable[Record], fetched_ms: int) -> None:
         """Push the records of a partition that is read again, without those that others followed."""
         assert self.latest is not None
-        below, offsets, _ = self.latest
+        below, passed, _ = self.latest
         for record in records:
-            if record.offset >= below or record.offset in offsets:
+            was = passed.get(record.offset) if record.offset < below else None
+            if was is None or record.key is None or was != key_hash(record.key):
                 self.push(record, fetched_ms)
             else:
                 self.next_read = record.offset + 1

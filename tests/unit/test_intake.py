@@ -10,6 +10,7 @@ import pytest
 from domain.model.errors import LogTruncated, Unavailable
 from services.adapters.memory.log import MemoryLog, MemoryReader
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, TopicSpec
+from services.worker.beginning import _read, _Span
 from services.worker.intake import Intake
 from tests.contract.conftest import SteppingClock
 
@@ -186,3 +187,18 @@ async def test_a_log_that_lost_what_was_read_ahead_is_noticed() -> None:
     del log.partition(PODS).slots[1:]
     with pytest.raises(LogTruncated, match=r"berth.pods/0 ends at 1 and does not hold 3"):
         await intake.next_batch(10, 0.1)
+
+
+async def test_what_comes_after_another_lost_tail_is_not_passed_over() -> None:
+    """A partition is read again, and loses its tail once more between the first look and the second."""
+    log = await _log()
+    log.add(PODS, [Entry(b"a", b"old"), Entry(b"b", b"old"), Entry(b"b", b"new"), Entry(b"a", b"new")])
+    reader = MemoryReader(log)
+    span = _Span(first=0, below=4, moved_below=0, shards_count=1)
+    latest, keys = await _read(reader, PODS, span, lambda: None)
+    assert keys == {b"a", b"b"}
+    del log.partition(PODS).slots[1:]
+    log.add(PODS, [Entry(b"c", b"x"), Entry(b"d", b"x"), Entry(b"e", b"x")])
+    intake = Intake(reader)
+    await intake.add({PODS: 0}, {PODS: latest})
+    assert [record.key for record in await intake.next_batch(10, 0.1)] == [b"c", b"d", b"e"]
