@@ -286,8 +286,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 class Journalled(NamedTuple):
     """Where the journal of a shard ends.
 
-    ``digest`` is that of its last batch, where this has one; ``checkpoint`` the last batch with a complete
-    checkpoint after it.
+    ``digest`` is that of its last batch, where this has one and no other shard's journal has a later batch;
+    ``checkpoint`` the last batch with a complete checkpoint after it.
     """
 
     batch: int

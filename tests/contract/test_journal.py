@@ -92,6 +92,9 @@ async def test_a_batch_and_its_row_are_written_together(backend: Backend, ledger
     assert await rows_of(backend, 2, 2) == [row(2, digest="d")]
     assert await backend.history().span() == (1, 2)
     assert await ledger.journalled(0) == Journalled(2, "d", None)
+    other = msgspec.structs.replace(row(1), shard=1)
+    assert await ledger.commit(journalled(bind(leases[1], [1], 0), other)) == COMMITTED
+    assert await ledger.journalled(0) == Journalled(2, None, None), "the state is another one since"
 
 
 async def test_a_second_row_of_a_batch_is_refused_with_its_batch(backend: Backend, ledger: Ledger) -> None:

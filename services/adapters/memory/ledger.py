@@ -251,7 +251,8 @@ class MemoryLedger(Client):
         if not numbers and not checkpoints:
             return None
         batch = max(numbers, default=0)
-        digest = database.journal[shard, batch].digest if batch else None
+        last = max(database.journal.values(), key=lambda row: row.position, default=None)
+        digest = last.digest if last is not None and (last.shard, last.batch) == (shard, batch) else None
         return Journalled(batch, digest, max(checkpoints, default=None))
 
     async def follow(self, seen: Mapping[int, int]) -> Sequence[Followed]:

@@ -68,7 +68,8 @@ async def settled(connection: Connection, batch: CommitBatch) -> Committed:
 
 _SETTLED = "SELECT lost, moved, feed FROM journal WHERE shard = $1 AND batch = $2"
 _END = """
-SELECT batch, digest, (SELECT max(c.batch) FROM checkpoints c WHERE c.shard = $1) AS checkpoint
+SELECT batch, CASE WHEN position = (SELECT max(position) FROM journal) THEN digest END AS digest,
+    (SELECT max(c.batch) FROM checkpoints c WHERE c.shard = $1) AS checkpoint
 FROM journal WHERE shard = $1 ORDER BY batch DESC LIMIT 1
 """
 _LAST_CHECKPOINT = "SELECT max(batch) FROM checkpoints WHERE shard = $1"
