@@ -79,7 +79,7 @@ class Follower:
         async with self._reading:
             asked_at = asyncio.get_running_loop().time()
             if not self._seen:  # all shards are own: there is nobody to be behind
-                self._complete_at = asked_at
+                self._asked_at = self._complete_at = asked_at
                 return False
             found = await self._ledger.follow(self._seen)
             if not found and not self._rows:
@@ -115,6 +115,7 @@ class Follower:
     def take(self) -> tuple[list[Followed], list[float]]:
         """Return what was read, and of each batch a time at which the ledger did not have it yet."""
         taken, self._rows, self._since = (self._rows, self._since), [], []
+        self._complete_at = self._asked_at
         self._taken.set()
         return taken
 

@@ -158,6 +158,7 @@ class Loop:
         more = {}
         if call is not None:
             plan, more = self.planner.plan_batch, {"call": call}
+        began = asyncio.get_running_loop().time()
         with self.metrics.plan_seconds.time():
             batch = await self.progress.of_batch(
                 self.think(plan, records, self._losers.take(), followed, due, **more)
@@ -165,8 +166,8 @@ class Loop:
         refused, self.planner.book.refused_count = self.planner.book.refused_count, 0
         self.metrics.follow_refused.inc(refused)
         if followed:
-            now = asyncio.get_running_loop().time()
-            self.metrics.followed(self.planner.book.follow_us / 1e6, [now - each for each in since])
+            seconds = self.planner.book.follow_us / 1e6  # a plan begins with it
+            self.metrics.followed(seconds, [began + seconds - each for each in since])
         self.progress.step()
         await self._finish()
         self.metrics.handed(self.planner.forwarding.waiting_counts())

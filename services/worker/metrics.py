@@ -158,7 +158,11 @@ def _overtaken(registry: CollectorRegistry) -> tuple[Counter, Counter, Counter]:
     )
 
 
-_LAG_BUCKETS = (0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_LAG_BUCKETS = (
+    *(0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.125, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5),
+    *(0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 10.0),
+)
+"""Close enough to tell a wait for the next look from one for a batch that is being planned."""
 
 
 def _durations(registry: CollectorRegistry) -> tuple[Histogram, Histogram, Histogram, Histogram]:

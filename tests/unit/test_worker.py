@@ -308,6 +308,34 @@ def test_a_commit_without_an_answer_is_no_progress_though_the_log_is_quiet() -> 
     on_virtual_time(live)
 
 
+@pytest.mark.parametrize(("is_of_others", "most_seconds"), [(True, 0.5), (False, 1.5)])
+def test_a_batch_of_another_worker_waits_until_it_is_folded_and_no_longer(
+    is_of_others: bool, most_seconds: float
+) -> None:
+    async def live(site: Site) -> None:
+        async def thread(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+            result = work(*args, **kwargs)
+            if work.__name__ == "plan" and bool(args[2]) is is_of_others:
+                await asyncio.sleep(1)  # it has folded what others did, and places pods
+            return result
+
+        def waited(of: str) -> float:
+            return site.metric(f"berth_follow_lag_seconds_{of}") or 0.0
+
+        site.start("first", thread)
+        site.start("second")
+        await site.until(lambda: site.owners() == {"first": 1, "second": 1}, 30)
+        count, seconds = waited("count"), waited("sum")
+        for _ in range(10):
+            await site.send_pods(20)
+            await asyncio.sleep(5)
+        count, seconds = waited("count") - count, waited("sum") - seconds
+        assert count >= 10
+        assert most_seconds - 1 < seconds / count < most_seconds
+
+    on_virtual_time(live)
+
+
 def test_a_long_topic_that_is_read_again_is_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.worker.loop.TAKING_SECONDS_MAX", progress_seconds)
 
