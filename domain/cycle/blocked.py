@@ -1,4 +1,4 @@
-"""The groups that find no node at all, and since when."""
+"""The groups and gangs that find no node at all, and since when."""
 
 from __future__ import annotations
 
@@ -8,27 +8,33 @@ from itertools import takewhile
 from domain.cycle.groups import GroupKey
 from domain.model.timestamps import NEVER_MS
 
+Failing = GroupKey | str
+"""A group, or a gang by its name."""
+
 
 class Blocked:
-    """Groups with the log time of the first attempt since which all failed, those that fail longest first."""
+    """Groups and gangs with the log time of the first attempt since which all failed, the earliest first."""
 
     def __init__(self) -> None:
-        self._since: dict[GroupKey, int] = {}
+        self._since: dict[Failing, int] = {}
 
-    def note(self, key: GroupKey, at_ms: int) -> None:
-        """Take note that a group fails since then."""
+    def __contains__(self, key: Failing) -> bool:
+        return key in self._since
+
+    def note(self, key: Failing, at_ms: int) -> None:
+        """Take note that a group or a gang fails since then."""
         self._since.pop(key, None)
         self._since[key] = at_ms
 
-    def drop(self, key: GroupKey) -> None:
-        """Forget a group."""
+    def drop(self, key: Failing) -> None:
+        """Forget a group or a gang."""
         self._since.pop(key, None)
 
     def has_any(self, until_ms: int) -> bool:
         """Say whether any has failed since then, or for longer."""
         return next(iter(self._since.values()), until_ms + 1) <= until_ms
 
-    def since(self, until_ms: int) -> Sequence[GroupKey]:
+    def since(self, until_ms: int) -> Sequence[Failing]:
         """Return these."""
         return [key for key, _ in takewhile(lambda each: each[1] <= until_ms, self._since.items())]
 

@@ -9,7 +9,8 @@ back. No member takes its node before all can.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -68,22 +69,32 @@ class GangPreemptingPlacer(PreemptingPlacer):
 
     def plan_gang(self, gang: Gang) -> dict[str, Planned]:
         """Return the node and the victims of each member that would have a node promised; nothing changes."""
+        with self._out_of_turn(gang):
+            found = self._plan_gang(gang, gang.members())
+        return {} if found is None else self._chosen(*found)
+
+    @contextmanager
+    def _out_of_turn(self, gang: Gang) -> Iterator[None]:
+        """Have the kernel try a gang that may be parked; what is promised to less urgent pods is not kept."""
         known = self._state.nominations.entries.values()
         self._hold([each for each in known if each.priority < gang.lowest_priority], -1)
         self._programs_max, parked = gang_members_max, [group for group in gang.ready if group.parked]
         for group in parked:  # else it would not be tried
             group.parked = False
-        found = self._plan_gang(gang, gang.members())
+        yield
         for group in parked:
             group.parked = True
         self._put_back(None)
-        return {} if found is None else self._chosen(*found)
 
     def _preempt_gang(self, gang: Gang, members: Sequence[Tried]) -> bool:
         found = self._plan_gang(gang, members)
-        if found is not None:
-            self._promise_gang(gang, *found)
-        return found is not None
+        if found is None:
+            return False
+        chosen = self._promise_gang(gang, *found)
+        if not any(self._state.nominations.waits_for_any(plan.node) for plan in chosen.values()):
+            # In another order all of them fit as it is: they start with the next cycle.
+            self._state.improved_rows.update(plan.row for plan in chosen.values())
+        return True
 
     def _plan_gang(self, gang: Gang, members: Sequence[Tried]) -> tuple[Trial, dict[str, Planned]] | None:
         """Return the trial, taken back, on which a gang preempts, and the plans of members without a node."""
@@ -95,19 +106,25 @@ class GangPreemptingPlacer(PreemptingPlacer):
         if self._work_left <= 0:
             self._owes_gang_plan = True
             return None
-        decided, outbid = self._decided(lowest)
-        freed = self._preemptor.freed(lowest, decided)
+        shunned = {self._unheeded.node_of(key) for key, _ in members} - {""} if self._unheeded else set[str]()
+        return self._plan_below(lowest, gang, members, shunned)
+
+    def _plan_below(
+        self, below: int, gang: Gang, members: Sequence[Tried], shunned: Collection[str] = ()
+    ) -> tuple[Trial, dict[str, Planned]] | None:
+        """Plan as ``_plan_gang`` where pods below a priority may leave; nodes that are shunned come last."""
+        decided, outbid = self._decided(gang.lowest_priority)
+        freed = self._preemptor.freed(below, decided)
         if lacking(gang, self._state, self._snapshot, freed):
             return None
         foreign = {victim for victim, by in outbid.items() if not self._state.is_own_promise(by)}
         domains, _ = self._domains_to_try(gang, members, freed)
-        shunned = {self._unheeded.node_of(key) for key, _ in members} - {""} if self._unheeded else set[str]()
-        for without in (shunned, set[str]()) if shunned else (shunned,):
+        for without in (shunned, ()) if shunned else (shunned,):
             for domain in domains:
                 trial = self._try_gang(members, domain, _CHANGES)
                 if trial is None:
                     return None
-                plans = self._plan_missing(gang, trial, decided, without)
+                plans = self._plan_missing(below, gang, trial, decided, without)
                 self._take_back(trial)
                 if plans is not None and foreign.isdisjoint(v for p in plans.values() for v in p.victims):
                     return trial, plans
@@ -127,11 +144,12 @@ class GangPreemptingPlacer(PreemptingPlacer):
         return not leaving
 
     def _plan_missing(
-        self, gang: Gang, trial: Trial, decided: Decided, without: Collection[str]
+        self, below: int, gang: Gang, trial: Trial, decided: Decided, without: Collection[str]
     ) -> dict[str, Planned] | None:
         """Plan for members without a node, as many as must have one, on the trial; None: no plan helps.
 
-        Equal members are planned together, in the order of the first of each kind.
+        Pods ``below`` a priority may leave. Equal members are planned together, in the order of the first of
+        each kind.
         """
         state, table = self._state, self._state.table
         missing: dict[GroupKey, list[str]] = {}
@@ -148,9 +166,7 @@ class GangPreemptingPlacer(PreemptingPlacer):
             program = trial.programs[kind]
             self._work_left -= plan_work(table.count)
             now = Decided(spent, frozenset(claimed), tuple(promised))
-            found = self._preemptor.plan(
-                program, min(left, len(keys)), now, without, below=gang.lowest_priority
-            ).planned
+            found = self._preemptor.plan(program, min(left, len(keys)), now, without, below).planned
             for key, plan in zip(keys, found, strict=False):
                 plans[key] = plan
                 held.append((kind, program, plan))
@@ -176,17 +192,17 @@ class GangPreemptingPlacer(PreemptingPlacer):
         found = {key: Planned(row, names[row], (), NO_VICTIMS) for (key, _), row in rows if row >= 0}
         return found | dict(plans)
 
-    def _promise_gang(self, gang: Gang, trial: Trial, plans: dict[str, Planned]) -> None:
+    def _promise_gang(
+        self, gang: Gang, trial: Trial, plans: Mapping[str, Planned], lasts_ms: int = 0
+    ) -> dict[str, Planned]:
         """Promise nodes to the members that found one, and to those for which others have to leave."""
         chosen = self._chosen(trial, plans)
         attempts = self._explain_undone(gang, trial, chosen)
         groups, gang_priority = dict(trial.tried), gang.lowest_priority
         for key, plan in chosen.items():
-            self._promise(key, plan, attempts[groups[key].key], below=gang_priority)
+            self._promise(key, plan, attempts[groups[key].key], lasts_ms, below=gang_priority)
         self.result.gangs[gang.key] = max(len(chosen), self.result.gangs.get(gang.key, 0))
-        if not any(self._state.nominations.waits_for_any(plan.node) for plan in chosen.values()):
-            # In another order all of them fit as it is: they start with the next cycle.
-            self._state.improved_rows.update(plan.row for plan in chosen.values())
+        return chosen
 
     # --------------------------------------------------------------------------------------- own nodes
 
@@ -232,7 +248,9 @@ class GangPreemptingPlacer(PreemptingPlacer):
                 on.setdefault(self._group_of(each), []).append(state.table.rows[each.node])
                 given.setdefault(self._group_of(each), []).append(bits)
             self._undo(on, given, programs, versions)
-            if any(self._is_refused(each, programs) for each in rest):
+            if self._is_reserved(nomination):
+                self._hold(mates, 1)
+            elif any(self._is_refused(each, programs) for each in rest):
                 self._let_go(state.apply(Cleared([each.key for each in mates], "not-held")))
             elif any(state.nominations.waits_for_any(each.node) for each in mates):
                 self._hold(mates, 1)

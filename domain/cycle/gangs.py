@@ -8,6 +8,7 @@ from itertools import chain
 
 import numpy as np
 
+from domain.cycle.blocked import Blocked
 from domain.cycle.dues import Dues, backoff_ends_ms
 from domain.cycle.groups import GroupKey, Line, Tried, WaitingGroup
 from domain.cycle.turns import Candidate, Works
@@ -103,6 +104,11 @@ class Gang:
         return 0 if self.spec is None else self.spec.min_member - len(self.placed)
 
     @property
+    def lacks_nodes(self) -> bool:
+        """Whether it cannot start, and nodes for as many as must have one are all that it waits for."""
+        return not self.reason and self.lacking_count > 0
+
+    @property
     def lowest_priority(self) -> int:
         """The lowest priority of its pods: pods below it may have to leave for any of them."""
         placed = (entry.spec.template.priority for entry in self.placed)
@@ -186,6 +192,8 @@ class Gangs:
         Has a group tried that waited for what could cure it.
     lines : dict
         The lines whose first pod may be another; it is written.
+    blocked : Blocked
+        Where gangs are noted that cannot start, as long as nothing but nodes keeps them from it.
 
     Attributes
     ----------
@@ -203,11 +211,12 @@ class Gangs:
         backoff_ms: tuple[int, int],
         activate: Callable[[WaitingGroup], None],
         lines: dict[Line, None],
+        blocked: Blocked,
     ) -> None:
         self._state = state
         self._backoff_ms = backoff_ms
         self._activate_group = activate
-        self._lines = lines
+        self._lines, self._blocked = lines, blocked
         self._now_ms = 0
         self.known: dict[str, Gang] = {}
         self.changed: dict[str, None] = {}
@@ -240,6 +249,8 @@ class Gangs:
         of_state.clear()
         for gang in [self.known[key] for key in changed if key in self.known]:
             gang.renew(self._state)
+            if not (gang.groups and gang.lacks_nodes):
+                self._blocked.drop(gang.key)
             if not gang.groups:
                 del self.known[gang.key]
                 self._short.pop(gang.key, None)
@@ -268,6 +279,10 @@ class Gangs:
             gang.failing_since_ms = None
         elif gang.failing_since_ms is None:
             gang.failing_since_ms = at_ms
+        if not gang.lacks_nodes:
+            self._blocked.drop(gang.key)
+        elif gang.key not in self._blocked:
+            self._blocked.note(gang.key, at_ms)
         gang.failures = 1 if placed_any else gang.failures + 1
         is_late = gang.seen(at_ms=at_ms).late_seconds > 0
         gang.due_ms = backoff_ends_ms(at_ms, gang.failures, self._backoff_ms, is_late=is_late)

@@ -57,7 +57,7 @@ class Preempting(NamedTuple):
 
     ``plans`` are the profiles in force, ``tries`` what is to be tried, as of ``to_try``. Without
     ``preempts`` nobody is evicted; what is promised is kept, for ``promise_ms`` of log time. ``reserved`` is
-    the pod that has a reservation (``Reserving``), or "".
+    the promise that is a reservation (``Reserving``), if any is.
     """
 
     plans: Mapping[str, ProfilePlan]
@@ -67,7 +67,7 @@ class Preempting(NamedTuple):
     preempts: bool
     promise_ms: int
     unheeded: Unheeded
-    reserved: str = ""
+    reserved: Nomination | None = None
 
 
 class PreemptingPlacer(PromisedPlacer):

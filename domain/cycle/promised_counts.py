@@ -149,7 +149,7 @@ class PromisedCounts:
         self._compare()
 
     def follow(self) -> None:
-        """Move the versions of counters for which nodes were promised, or are not, since this cycle began.
+        """Move the versions of counters for which nodes were promised, or are no more, since the cycle began.
 
         A counter that begins later knows of them. Whoever looked at one before must see that it moved, or it
         would matter since when a counter is kept.

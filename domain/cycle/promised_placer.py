@@ -25,10 +25,18 @@ from domain.state.steps import Assumed, Cleared
 
 
 class PromisedPlacer(GangPlacer):
-    """A placer that knows what is promised. ``reserved`` is the pod that has a reservation, or ""."""
+    """A placer that knows what is promised.
+
+    ``reserved`` is the promise that is a reservation, if any is; of a gang that of any member.
+    """
 
     def __init__(
-        self, *of: Any, seed: int, at_ms: int, plans: Mapping[str, ProfilePlan], reserved: str
+        self,
+        *of: Any,
+        seed: int,
+        at_ms: int,
+        plans: Mapping[str, ProfilePlan],
+        reserved: Nomination | None,
     ) -> None:
         super().__init__(*of, seed=seed, at_ms=at_ms)
         self._plans, self._reserved = plans, reserved
@@ -106,7 +114,7 @@ class PromisedPlacer(GangPlacer):
             del self._out[each.key]
         self._note_ended(state.apply(Assumed([each.key for each in kept], rows[placed != 0], specs)))
         failed = [each for each, is_placed in zip(tries, placed.tolist(), strict=True) if not is_placed]
-        failed = [each for each in failed if each.key != self._reserved]
+        failed = [each for each in failed if not self._is_reserved(each)]
         refused = [each.key for each in failed if self._is_refused(each, programs)]
         self._let_go(state.apply(Cleared(refused, "not-held")))
         waits, known = state.nominations.waits_for_any, state.nominations.entries
@@ -114,6 +122,11 @@ class PromisedPlacer(GangPlacer):
         self._let_go(state.apply(Cleared(hopeless, "no-room")))
         self._hold([each for each in tries if each.key in self._out], 1)
         self._snapshot.caught_up()
+
+    def _is_reserved(self, nomination: Nomination) -> bool:
+        """Say whether what is promised to a pod is kept free, whoever has to leave for it by himself yet."""
+        kept, gang = self._reserved, nomination.template.gang
+        return kept is not None and (kept.key == nomination.key or kept.template.gang == gang != "")
 
     def _is_refused(self, nomination: Nomination, programs: Mapping[GroupKey, Program]) -> bool:
         """Say whether its node refuses a pod whoever leaves, as one that is cordoned does."""

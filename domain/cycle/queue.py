@@ -64,7 +64,7 @@ class Queue:
         self._backing_off = Dues(self._backs_off)
         self._waking = Waking(state)
         self.blocked = Blocked()
-        self.gangs = Gangs(state, backoff_ms, self._activate, self._changed)
+        self.gangs = Gangs(state, backoff_ms, self._activate, self._changed, self.blocked)
         self._newly_held: dict[GroupKey, None] = {}  # to be reported, though no pod of it is fresh
         self._is_put_off = False
 

@@ -381,7 +381,7 @@ class Scheduler:
             preempts=preempts,
             promise_ms=self._promise_ms,
             unheeded=self._unheeded,
-            reserved=self._reserving.key,
+            reserved=self._reserving.promise,
         )
         of = (self.state, self.queue, self._snapshot, self._slots, self._view)
         return ReservingPlacer(*of, seed=self.seed, at_ms=now_ms, preempting=preempting)

@@ -145,14 +145,26 @@ def _short(oracle: Oracle, gang: Gang) -> dict[str, int]:
     return {name: amount - free[name] for name, amount in needed.items() if free[name] < amount}
 
 
-def preempt(oracle: Oracle, gang: Gang, budgets: Sequence[Budget]) -> dict[str, Candidate]:
+def reserve(oracle: Oracle, gang: Gang, budgets: Sequence[Budget]) -> dict[str, str]:
+    """Return the node that is kept free for each member until others have left by themselves; else nothing.
+
+    They are those of ``preempt``, where pods no more important than the least important of the gang may go.
+    Without anybody to wait for there is nothing to keep free.
+    """
+    found = preempt(oracle, gang, budgets, above=1)
+    is_of_use = any(each.victims for each in found.values())
+    return {key: each.node for key, each in found.items()} if is_of_use else {}
+
+
+def preempt(oracle: Oracle, gang: Gang, budgets: Sequence[Budget], above: int = 0) -> dict[str, Candidate]:
     """Return the node and the victims of each member, where nodes are promised to a gang; else nothing.
 
     Of members on trial those without a node are planned, equal ones together, until ``min_member`` have a
-    node or a plan. Nobody goes for one beyond that, and no pod as important as any of the gang.
+    node or a plan. Nobody goes for one beyond that, and no pod as important as any of the gang, or so much
+    ``above``.
     """
     mine = [oracle.pods[key] for key in (*gang.members, *gang.placed)]
-    lowest = min(pod.spec.template.priority for pod in mine)
+    lowest = min(pod.spec.template.priority for pod in mine) + above
     freed = [pod for pod in oracle.pods.values() if pod.node and pod.spec.template.priority < lowest]
     domains: list[Sequence[str] | None] = [None]
     if gang.topology_key:

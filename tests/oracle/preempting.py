@@ -49,6 +49,11 @@ class Candidate:
     violations: int
 
 
+def of_one_gang(pod: OraclePod, other: OraclePod) -> bool:
+    """Say whether two pods are in one gang: neither leaves for the other."""
+    return pod.spec.template.gang == other.spec.template.gang != ""
+
+
 def priority_of(pod: OraclePod) -> int:
     return pod.spec.template.priority
 
@@ -127,9 +132,8 @@ class Preemption:
     def on_node(self, pod: OraclePod, node: str) -> Candidate | None:
         """Return the victims on one node; None: it would not help."""
         below = priority_of(pod) if self.below is None else self.below
-        lower = by_importance(
-            [o for o in self.oracle.pods.values() if o.node == node and priority_of(o) < below]
-        )
+        there = [o for o in self.oracle.pods.values() if o.node == node and not of_one_gang(o, pod)]
+        lower = by_importance([o for o in there if priority_of(o) < below])
         for other in lower:
             other.node = ""
         fits = self.fits(pod, node)

@@ -1,4 +1,7 @@
-"""Do gangs preempt as the plain definition says: the same nodes and victims, for all of it or for nobody?"""
+"""Do gangs preempt as the plain definition says: the same nodes and victims, for all of it or for nobody?
+
+And are the same nodes kept free for those that may not preempt?
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from domain.model.events import ConfigUpserted, Event, NodeUpserted, PodUpserted
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
 from domain.model.signature import signature
-from tests.oracle.gangs import Gang, place, preempt
+from tests.oracle.gangs import Gang, place, preempt, reserve
 from tests.oracle.preempting import Budget
 from tests.oracle.preempting_clusters import (
     APPS,
@@ -30,17 +33,26 @@ from tests.oracle.preempting_clusters import (
     selector,
 )
 
+WAIT_SECONDS = 30
+
 
 @dataclass
 class GangCluster(Cluster):
-    """A random cluster with one gang that waits."""
+    """A random cluster with one gang that waits, and may preempt or have nodes kept free."""
 
+    preempts: bool = True
     scheduler: Scheduler = field(init=False)
     gang: Gang = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.scheduler = Scheduler({self.profile.name: self.profile}, seed=3, preempts=True)
+        wait_seconds = 0 if self.preempts else WAIT_SECONDS
+        self.scheduler = Scheduler(
+            {self.profile.name: self.profile},
+            seed=3,
+            preempts=self.preempts,
+            reservation_seconds=wait_seconds,
+        )
         self.state = self.scheduler.state
 
     def take(self, event: Event) -> None:
@@ -56,9 +68,9 @@ def member_of(name: str, of: PodSpec) -> PodSpec:
     )
 
 
-def random_cluster(seed: int) -> GangCluster:
+def random_cluster(seed: int, *, preempts: bool = True) -> GangCluster:
     rng = random.Random(seed)
-    cluster = GangCluster(DEFAULT)
+    cluster = GangCluster(DEFAULT, preempts=preempts)
     wild = rng.choice((0.0, 0.0, 0.2))
     for i in range(rng.randint(2, 8)):
         labels = {HOST: f"n{i}"} | ({ZONE: f"z{rng.randint(0, 2)}"} if rng.random() < 0.95 else {})
@@ -119,3 +131,29 @@ def test_same_nodes_and_same_victims(seed: int) -> None:
 def test_some_are_placed_some_are_promised_nodes_and_some_wait() -> None:
     seen = Counter(answers(seed)[2] for seed in range(300))
     assert min(seen["placed"], seen["promised"], seen["waits"]) > 20, seen
+
+
+def kept_free(seed: int) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what the plain definition and the scheduler keep free for a gang that found too few nodes."""
+    cluster = random_cluster(seed, preempts=False)
+    if place(cluster.oracle, cluster.gang).nodes:
+        return {}, {}
+    expected = reserve(cluster.oracle, cluster.gang, cluster.budgets)
+    assert not cluster.scheduler.cycle(MOMENT_MS).promises
+    result = cluster.scheduler.cycle(MOMENT_MS + 1_000 * WAIT_SECONDS)
+    told = {each.pod.key: each.node for _, each in result.promises if isinstance(each, Preemption)}
+    assert not any(each.victims for _, each in result.promises if isinstance(each, Preemption))
+    if told:
+        assert len(told) == result.gangs["d/g"] == cluster.gang.min_member
+    return expected, told
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_the_same_nodes_are_kept_free(seed: int) -> None:
+    expected, told = kept_free(seed)
+    assert told == expected
+
+
+def test_for_some_nodes_are_kept_free_and_for_some_not() -> None:
+    seen = Counter(len(kept_free(seed)[1]) for seed in range(300))
+    assert min(seen[0], seen.total() - seen[0] - seen[1]) > 50, seen

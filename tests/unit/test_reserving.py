@@ -2,86 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
+import pytest
 
-from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Placement, Preemption
-from domain.model.events import Event, NodeUpserted, PodDeleted, PodUpserted
-from domain.model.profiles import BUILT_IN_PROFILES
-from domain.state.changes import NominationEnded
+from domain.model.events import NodeUpserted, PodDeleted, PodUpserted
 from services.adapters.memory.ledger import state_of
 from services.ports.log import TopicPartition
-from tests.builders import Json, node_manifest, pod_manifest
+from tests.builders import Json, node_manifest, pod_group_manifest, pod_manifest
 from tests.property.site import Site, audit, planner_at
+from tests.unit.streams import WAIT_SECONDS, Stream, large
 from tests.values import node, pod, template
-
-SMALL = template(1_000)
-WAIT_SECONDS = 30
-
-
-class Stream:
-    """Two nodes on which small pods run for some seconds; as many come as leave, at the same moment."""
-
-    def __init__(self, wait_seconds: int = WAIT_SECONDS, *, preempts: bool = False) -> None:
-        self.scheduler = Scheduler(
-            BUILT_IN_PROFILES,
-            seed=1,
-            backoff_ms=(1_000, 10_000),
-            preempts=preempts,
-            reservation_seconds=wait_seconds,
-        )
-        self.now_ms = 0
-        self.running: deque[str] = deque()
-        self.promised: list[tuple[str, str]] = []
-        self.ended: list[str] = []
-        self._count = 0
-        self.tell(NodeUpserted(node("a")), NodeUpserted(node("b")))
-        for _ in range(8):
-            self.come()
-        self.cycle()
-
-    def tell(self, *events: Event) -> None:
-        for event in events:
-            self.scheduler.fold(event)
-
-    def come(self) -> None:
-        self.tell(PodUpserted(pod(f"small-{self._count}", SMALL)))
-        self._count += 1
-
-    def cycle(self) -> set[str]:
-        """Return who was placed."""
-        placed = set()
-        while True:
-            result = self.scheduler.cycle(self.now_ms)
-            for _, each in result.promises:
-                if isinstance(each, Preemption):
-                    assert not each.victims
-                    self.promised.append((each.pod.name, each.node))
-                elif isinstance(each, NominationEnded) and each.reason != "bound":
-                    self.ended.append(each.reason)
-            names = [each.pod.name for each in result.verdicts if isinstance(each, Placement)]
-            self.running += [name for name in names if name.startswith("small")]
-            placed |= set(names)
-            if not self.scheduler.has_work:
-                return placed
-
-    def second(self) -> set[str]:
-        """Let a second pass: the oldest small pod leaves, and another comes right before it."""
-        self.now_ms += 1_000
-        self.come()
-        if self.running:
-            self.tell(PodDeleted("default", self.running.popleft()))
-        return self.cycle()
-
-    def until_placed(self, name: str, seconds: int) -> int | None:
-        for passed in range(1, seconds + 1):
-            if name in self.second():
-                return passed
-        return None
-
-
-def large(name: str = "large", priority: int = 0) -> Event:
-    return PodUpserted(pod(name, template(4_000, priority=priority)))
 
 
 def test_without_a_reservation_a_large_pod_starves() -> None:
@@ -157,8 +86,9 @@ def test_nothing_is_kept_for_pods_that_are_placed_in_time() -> None:
     assert stream.promised == []
 
 
-def test_a_replay_keeps_the_same_node_free_at_the_same_time() -> None:
-    """Cycles that leave no trace are not in the journal: they must decide nothing that comes later."""
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_replay_keeps_the_same_node_free_at_the_same_time(count: int) -> None:
+    """For a pod or a gang. Cycles without a trace are not in the journal: they must decide nothing later."""
     first, again = Site(), Site()
     for site in (first, again):
         state = state_of(site.database, site.leases)
@@ -182,16 +112,19 @@ def test_a_replay_keeps_the_same_node_free_at_the_same_time() -> None:
     at_ms = 1_700_000_000_000
     live([("ADDED", node_manifest("n", cpu=4), at_ms)])
     live([("ADDED", small(i), at_ms) for i in range(4)])
-    live([("ADDED", pod_manifest("large", cpu="4"), at_ms)])
+    labels = {"scheduling.x-k8s.io/pod-group": "gang"} if count > 1 else {}  # all are of one shard
+    large = [pod_manifest(name, cpu=str(4 // count), labels=labels) for name in ("large", "other")[:count]]
+    live([("ADDED", each, at_ms) for each in (pod_group_manifest("gang", 2), *large)])
     for number in range(4, 60):
         at_ms += 700
         live([("ADDED", small(number), at_ms)])
         placed = [row.opened.name for row in first.database.open_placements.values()]
-        if placed != ["large"]:
+        if "large" not in placed:
             live([("DELETED", pod_manifest(min(placed, key=lambda e: int(e[6:])), cpu="1"), at_ms)])
     promised = [each for each in first.decided() if each["outcome"] == "nominated"]
-    assert promised[0]["pod"]["name"] == "large"
-    assert promised[0]["reason"].startswith("n is kept free for it; ")
+    told = {each["pod"]["name"]: each["reason"] for each in promised}
+    for each in large:
+        assert told[each["metadata"]["name"]].startswith("n is kept free for it; ")
     assert "large" in {each["pod"]["name"] for each in first.decided() if each["outcome"] == "bound"}
     assert again.database.decisions == first.database.decisions
     audit(first)
