@@ -446,6 +446,32 @@ async def test_an_audit_goes_on_where_the_last_one_ended(backend: PostgresBacken
     assert (await audit(backend.dsn)).seqs[0] == (6, 6), "from the last audit in which all held"
 
 
+_ROW = """INSERT INTO journal SELECT (json_populate_record(j, '%s')).*
+FROM journal j WHERE shard = 0 AND batch = 2"""
+
+
+async def test_a_partition_that_another_journal_took_and_that_is_quiet_since_breaks_nothing(
+    backend: PostgresBackend,
+) -> None:
+    """An audit begins with the last row of each journal before it: of what another took since it is stale."""
+    for statement in (
+        "UPDATE journal SET position = 10 * position",
+        _ROW % '{"shard": 1, "batch": 1, "position": 25, "seqs": {}, "feed": ""}',
+        "UPDATE journal SET lanes = '[]' WHERE (shard, batch) = (0, 2)",
+        _ROW % '{"batch": 4, "position": 40, "seqs": {}, "feed": ""}',
+        "UPDATE journal SET decisions_hash = sha256('') WHERE position IN (25, 40)",
+        "UPDATE shard_offsets SET next_offset = 4 WHERE topic = '~batches' AND shard = 0",
+        "INSERT INTO shard_offsets (shard, topic, partition, epoch, next_offset)"
+        " SELECT 1, '~batches', 0, epoch, 1 FROM shard_offsets WHERE topic = '~batches' AND shard = 0"
+        " ON CONFLICT (shard, topic, partition) DO UPDATE SET next_offset = 1",
+    ):
+        await backend.execute(statement)
+    assert [(await audit(backend.dsn)).broken for _ in range(2)] == [[], []]
+    await backend.execute(BROKEN["offsets-are-the-journals"][0])
+    (found,) = (await audit(backend.dsn)).broken
+    assert found.name == "offsets-are-the-journals"
+
+
 @pytest.mark.parametrize("name", BROKEN)
 async def test_what_breaks_after_an_audit_is_found_by_the_next(backend: PostgresBackend, name: str) -> None:
     await backend.execute(
