@@ -37,6 +37,8 @@ _APART = {"lonely": "kubernetes.io/hostname", "zonal": "zone"}
 _GANGS = ("gang-0", "gang-1", "gang-2")
 _OF_WORKLOAD = _GANGS[-1]
 """The PodGroup that is a Workload of two groups on some days."""
+_IN_GANGS = 0.3
+"""The share of pods in gangs, on days that have any."""
 
 WORKLOAD = "work"
 _TAINT = {"key": "reserved", "value": "yes", "effect": "NoSchedule"}
@@ -239,7 +241,7 @@ class Scenario:
             spec["nodeName"] = f"node-{self._rng.randint(0, self._nodes_max)}"
         meta: dict[str, Any] = {"name": name, "namespace": "sim", "uid": f"uid-{self._uid}"}
         meta |= {"resourceVersion": str(self._version), "labels": {"app": app}}
-        if self._kind.has_gangs and self._rng.random() < 0.3:
+        if self._kind.has_gangs and self._rng.random() < _IN_GANGS:
             gang = self._rng.choice(_GANGS)
             if gang == _OF_WORKLOAD and self._kind.has_workloads:
                 spec["workloadRef"] = self._workload_ref()

@@ -444,6 +444,9 @@ _WAITS_FOR_NOBODY = mock.patch("domain.cycle.preempting.has_leaving", return_val
 
 _PARTS = mock.patch("domain.cycle.gangs.Gang.lacking_count", property(lambda gang: 0))
 _PARTS_LOSE = mock.patch("services.codec.settling._is_short", return_value=False)
+_MANY_IN_GANGS = mock.patch.multiple(
+    "tests.simulation.scenario", _IN_GANGS=0.8, _GANGS=tuple(f"gang-{number}" for number in range(8))
+)
 
 # ----------------------------------------------------------------------------------------------- controls
 
@@ -511,7 +514,12 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
         Invariant.UNRELEASED,
     ),
     ("parts of gangs", Build(), _PARTS, Invariant.PART_OF_GANG),
-    ("parts of gangs lose", Build(), _all(_PARTS_LOSE, _FOLLOWS_SELDOM), Invariant.PART_OF_GANG),
+    (
+        "parts of gangs lose",
+        Build(),
+        _all(_PARTS_LOSE, _MANY_IN_GANGS, _FOLLOWS_SELDOM),
+        Invariant.PART_OF_GANG,
+    ),
     ("relay skips", Build(log=_Skips), _UNDONE, Invariant.HOLE_IN_SEQ),
     ("relay doubles", Build(log=_Doubles), None, Invariant.PUBLISHED_TWICE),
     ("relay of another timeline", Build(log=_OtherTimeline), None, Invariant.OTHER_TIMELINE),
