@@ -66,7 +66,7 @@ async def fill(place: Place, state: LedgerState, shards: int) -> None:
     ledger = open_ledger(place)
     leases = await ledger.acquire("benchmark", _WAIT_SECONDS_MAX)
     for lease in leases:
-        await ledger.ensure_offsets(lease, {TopicPartition(BATCHES, lease.shard): 0})
+        await ledger.ensure_offsets(lease, {TopicPartition(BATCHES, 0): 0})
     requested: dict[str, Counter[str]] = {node.name: Counter() for node in state.nodes}
     placements: dict[int, list[PlacementOpened]] = {lease.shard: [] for lease in leases}
     for placed in state.placements:
@@ -118,7 +118,7 @@ def _decision(placed: PlacementOpened, lease: Lease) -> Decision:
 
 
 async def _commit(ledger: Ledger, lease: Lease, number: int, **rows: Any) -> None:
-    advance = OffsetAdvance(lease.shard, BATCHES, lease.shard, lease.epoch, number, number + 1)
+    advance = OffsetAdvance(lease.shard, BATCHES, 0, lease.epoch, number, number + 1)
     outcome = await ledger.commit(CommitBatch(offsets=[advance], **rows))
     assert outcome == Committed(), outcome
 
@@ -135,9 +135,16 @@ class Workers:
     """Workers that share the shards."""
 
     def __init__(
-        self, place: Place, writer: LogWriter, connection: asyncpg.Connection, first: int, per_tick: int
+        self,
+        place: Place,
+        writer: LogWriter,
+        connection: asyncpg.Connection,
+        first: int,
+        per_tick: int,
+        logs: Path,
     ) -> None:
         self._per_tick = per_tick
+        self._logs = logs
         self._connection = connection
         self._writer = writer
         self._number = first
@@ -152,7 +159,8 @@ class Workers:
         self._started += 1
         name = f"w{self._started}"
         command = python_module("services.cli.main", "worker", "--worker-name", name)
-        self._running[name] = subprocess.Popen(command, cwd="/", env=self._env, stderr=subprocess.DEVNULL)
+        with (self._logs / f"{name}.log").open("wb") as log:
+            self._running[name] = subprocess.Popen(command, cwd="/", env=self._env, stderr=log)
 
     async def _seen(self) -> dict[int, Owned]:
         rows = await self._connection.fetch(_OWNED)
@@ -248,17 +256,21 @@ class Gap(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def site(nodes: int, pods: int, shards: int, per_tick: int) -> AsyncIterator[Workers]:
+async def site(
+    nodes: int, pods: int, shards: int, per_tick: int, logs: Path | None = None
+) -> AsyncIterator[Workers]:
     """Run the servers with a ledger of so many placed pods."""
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as folder:
         os.chmod(folder, 0o755)
+        logs = logs or Path(folder)
+        logs.mkdir(parents=True, exist_ok=True)
         with KafkaServer(Path(folder) / "k") as kafka, PostgresServer(Path(folder) / "p") as dsn:
             place = Place(dsn, kafka)
             await initialise(place, shards)
             await fill(place, ledger_of(nodes, pods, min(GROUPS, pods), PLAIN), shards)
             log, connection = open_log(place), await asyncpg.connect(dsn)
             writer = await log.writer()
-            workers = Workers(place, writer, connection, pods, per_tick)
+            workers = Workers(place, writer, connection, pods, per_tick, logs)
             try:
                 yield workers
             finally:
@@ -270,7 +282,7 @@ async def site(nodes: int, pods: int, shards: int, per_tick: int) -> AsyncIterat
 
 async def measure(asked: argparse.Namespace) -> None:
     """Print a line per gap, in seconds, and how many of each signal were within the target."""
-    async with site(asked.nodes, asked.pods, asked.shards, asked.per_tick) as workers:
+    async with site(asked.nodes, asked.pods, asked.shards, asked.per_tick, asked.logs) as workers:
         workers.start()
         _, started = await workers.decided(dict.fromkeys(range(asked.shards), 1))
         print(f"start: decision {started:.2f} ({workers.cpu_seconds():.1f} of processor time)", flush=True)
@@ -285,7 +297,7 @@ async def measure(asked: argparse.Namespace) -> None:
                 gaps.append(await workers.signalled(signal.Signals[name]))
                 shards, taken, decided, ended = gaps[-1]
                 said = f"next owner {taken:.2f}, decision {decided:.2f}, process ended {ended:.2f}"
-                print(f"{name}, {shards} shards: {said}", flush=True)
+                print(f"{time.strftime('%H:%M:%S')} {name}, {shards} shards: {said}", flush=True)
         print("\n".join(table(asked.nodes, asked.pods, started, found)), flush=True)
 
 
@@ -320,6 +332,7 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=4)
     parser.add_argument("--workers", type=int, default=2, help="so many at once")
     parser.add_argument("--per-tick", type=int, default=1, help="pods a shard every 20 ms")
+    parser.add_argument("--logs", type=Path, help="a folder that keeps what each worker says")
     parser.add_argument("--times", type=int, default=3)
     parser.add_argument("--signals", nargs="*", default=["SIGTERM", "SIGKILL", "SIGSTOP"])
     asyncio.run(measure(parser.parse_args()))

@@ -36,6 +36,9 @@ from services.worker.book import Book
 
 _LOGGER = logging.getLogger(__name__)
 
+SAID_MAX = 10
+"""So much of what contradicts what is known here is said by name, of each plan."""
+
 
 def is_news(changes: Sequence[Change]) -> bool:
     """Say whether an event changed anything, so that others have to fold it who do not read it."""
@@ -60,9 +63,11 @@ def take_followed(change: Change, builder: BatchBuilder, book: Book) -> None:
             pass
         case FollowRefused():
             book.refused_count += 1
-            _LOGGER.warning(
-                "passing over what another worker did: %s %s %s", *msgspec.structs.astuple(change)
-            )
+            if book.refused_count <= SAID_MAX:
+                said = msgspec.structs.astuple(change)
+                _LOGGER.warning("passing over what another worker did: %s %s %s", *said)
+            elif book.refused_count == SAID_MAX + 1:
+                _LOGGER.warning("passing over more of it: berth_worker_follow_refused_total counts all")
         case _:
             builder.take(change, None, 0)
 

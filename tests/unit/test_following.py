@@ -39,6 +39,9 @@ from domain.state.followed import (
 )
 from domain.state.steps import Owned, Written
 from services.ports.journal import Feed, Followed
+from services.worker.batch import BatchBuilder
+from services.worker.book import Book
+from services.worker.following import SAID_MAX, take_followed
 from tests.property.site import Site
 from tests.values import node, pod, template
 
@@ -280,6 +283,18 @@ def test_what_contradicts_is_passed_over_and_named(state: ClusterState) -> None:
         assert message in refusal(changes)
     assert digest_of(state) == before
     assert "m" not in state.nodes
+
+
+def test_a_flood_of_what_contradicts_is_counted_and_not_all_of_it_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    site, book = Site(), Book()
+    builder = BatchBuilder(site.planner.scheduler, book, 0)
+    for number in range(SAID_MAX + 100):
+        take_followed(FollowRefused("pod", f"default/p-{number}", "is known here"), builder, book)
+    assert book.refused_count == SAID_MAX + 100
+    assert len(caplog.messages) == SAID_MAX + 1
+    assert "berth_worker_follow_refused_total" in caplog.messages[-1]
 
 
 def test_no_record_of_ones_own_touches_a_pod_of_another(state: ClusterState) -> None:
