@@ -148,8 +148,13 @@ class LogReader(Protocol):
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """Undo ``pause``."""
 
-    async def end_offsets(self) -> Mapping[TopicPartition, int]:
-        """Return for each assigned partition the offset after the last record appended before the call."""
+    async def end_offsets(
+        self, partitions: Sequence[TopicPartition] | None = None
+    ) -> Mapping[TopicPartition, int]:
+        """Return the offset after the last record appended before the call.
+
+        Of each of these partitions; without any named, of each that is assigned.
+        """
 
     async def first_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the first retained offset of each partition."""

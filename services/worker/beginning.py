@@ -87,13 +87,13 @@ async def begin(
         known = await ledger.positions(leases)
     epochs = dict(leases)
     positions = {at: (shard, each) for (shard, at), each in known.items()}
-    ahead = await log.ahead({at: positions[at][1].next_offset for at in first})
+    ends = await reader.end_offsets([*first])
     faults: list[LogFault] = []
     latest: dict[TopicPartition, Latest] = {}
     keys: dict[TopicPartition, frozenset[bytes]] = {}
     for at in sorted(first):
         shard, position = positions[at]
-        fault = _fault(shard, epochs[shard], at, position, ids[at.topic], first[at], ahead[at].end)
+        fault = _fault(shard, epochs[shard], at, position, ids[at.topic], first[at], ends[at])
         below = position.resync_below if fault is None else fault.resync_below
         if below is not None and (fault is not None or position.next_offset < below):
             moved_below = min(position.moved_below or 0, fault.kept if fault is not None else below)

@@ -203,6 +203,19 @@ async def test_ends_cover_everything_appended_before(harness: Harness, log: Log)
             }
 
 
+async def test_ends_of_partitions_that_are_not_assigned_can_be_asked_for(harness: Harness, log: Log) -> None:
+    topic, other = await harness.topic(partitions=2), await harness.topic(partitions=1)
+    async with writing(log) as writer, reading(log, topic, 0) as reader:
+        await writer.append(topic, numbered(3), partition=1)
+        await writer.append(other, numbered(2), partition=0)
+        asked = [TopicPartition(topic, 1), TopicPartition(other, 0)]
+        assert await reader.end_offsets(asked) == {asked[0]: 3, asked[1]: 2}
+        assert await reader.end_offsets([]) == {}
+        assert await reader.end_offsets() == {TopicPartition(topic, 0): 0}
+        await writer.append(topic, numbered(1), partition=0)
+        assert len(await reader.poll(10, timeout_seconds=10)) == 1
+
+
 async def test_assign_starts_anywhere_and_replaces_what_was(harness: Harness, log: Log) -> None:
     topic = await harness.topic(partitions=2)
     async with writing(log) as writer, reading(log, topic, 0, 0) as reader:

@@ -82,9 +82,11 @@ class _FailingReader(MemoryReader):
         self._fail()
         return await super().poll(records_max, timeout_seconds)
 
-    async def end_offsets(self) -> Mapping[TopicPartition, int]:
+    async def end_offsets(
+        self, partitions: Sequence[TopicPartition] | None = None
+    ) -> Mapping[TopicPartition, int]:
         self._fail()
-        return await super().end_offsets()
+        return await super().end_offsets(partitions)
 
     async def position(self, at: TopicPartition) -> int:
         self._fail()
@@ -168,9 +170,11 @@ class _GrowingReader(_Reader):
 
     grows = True
 
-    async def end_offsets(self) -> Mapping[TopicPartition, int]:
+    async def end_offsets(
+        self, partitions: Sequence[TopicPartition] | None = None
+    ) -> Mapping[TopicPartition, int]:
         self._log.add(PODS, [Entry(b"pod", b"before")] * self.grows)
-        ends = await super().end_offsets()
+        ends = await super().end_offsets(partitions)
         self._log.add(PODS, [Entry(b"pod", b"behind")] * self.grows)
         return ends
 

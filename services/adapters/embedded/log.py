@@ -226,9 +226,12 @@ class EmbeddedReader:
         self._paused.difference_update(partitions)
         self._news.set()
 
-    async def end_offsets(self) -> Mapping[TopicPartition, int]:
+    async def end_offsets(
+        self, partitions: Sequence[TopicPartition] | None = None
+    ) -> Mapping[TopicPartition, int]:
         """See ``ports.LogReader``."""
-        return {at: end for at, (_, end) in (await self._bounds(list(self._positions))).items()}
+        of = list(self._positions) if partitions is None else partitions
+        return {at: end for at, (_, end) in (await self._bounds(of)).items()}
 
     async def first_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """See ``ports.LogReader``."""

@@ -147,11 +147,15 @@ class KafkaReader:
         """See ``ports.LogReader``."""
         self._paused.difference_update(partitions)
 
-    async def end_offsets(self) -> Mapping[TopicPartition, int]:
+    async def end_offsets(
+        self, partitions: Sequence[TopicPartition] | None = None
+    ) -> Mapping[TopicPartition, int]:
         """See ``ports.LogReader``."""
+        self._topics.update(at.topic for at in partitions or ())
         async with self._discarding_on_fault():
             consumer = await self._connected()
-            ends = await consumer.end_offsets([KafkaPartition(*at) for at in self._positions])
+            of = self._positions if partitions is None else partitions
+            ends = await consumer.end_offsets([KafkaPartition(*at) for at in of])
             return {TopicPartition(at.topic, at.partition): end for at, end in ends.items()}
 
     async def first_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:

@@ -236,9 +236,12 @@ class MemoryReader:
         """See ``ports.LogReader``."""
         self._paused.difference_update(partitions)
 
-    async def end_offsets(self) -> Mapping[TopicPartition, int]:
+    async def end_offsets(
+        self, partitions: Sequence[TopicPartition] | None = None
+    ) -> Mapping[TopicPartition, int]:
         """See ``ports.LogReader``."""
-        return {at: self._log.partition(at).end for at in self._positions}
+        of = self._positions if partitions is None else partitions
+        return {at: self._log.partition(at).end for at in of}
 
     async def first_offsets(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """See ``ports.LogReader``."""
