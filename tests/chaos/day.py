@@ -19,6 +19,7 @@ from services.ports.log import Log
 from tests.chaos.judging import Found, judge, keep, partitions_of_producers
 from tests.chaos.processes import EXECUTOR, Slot, command_of
 from tests.chaos.producing import Producing
+from tests.chaos.replaying import plan_again
 from tests.chaos.scenario import Everything
 from tests.chaos.servers import Servers
 from tests.chaos.watching import watch
@@ -115,11 +116,12 @@ class Day:
             settle_seconds = time.monotonic() - healed
             await asyncio.gather(*(slot.stop() for slot in self._slots))
         self._judge_processes()
-        records = ""
+        records, replayed = "", Counter[str]()
         if settled:
             late = weather.late_relays
             found, records = await judge(self._servers, self.shards, producing.acknowledged, late)
-            self._found += found
+            again, replayed = await plan_again(self._servers.place)
+            self._found += found + again
         if self._found and self._shape.logs is not None:
             await keep(self._servers, self._shape.logs / f"seed-{self._seed}")
         counts = Counter({str(kind): count for kind, count in weather.counts.items()})
@@ -127,7 +129,7 @@ class Day:
         counts += Counter({f"events: {fault}": count for fault, count in self._faults.counts.items()})
         counts["seconds until all was worked off"] = round(settle_seconds)
         counts["records acknowledged"] = len(producing.acknowledged)
-        counts += await self._numbers()
+        counts += replayed + await self._numbers()
         restarts: Counter[str] = sum((slot.restarts() for slot in self._slots), Counter())
         return Lived(counts, restarts, self._found, "\n".join(slot.said() for slot in self._slots), records)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +53,7 @@ FROM placements ORDER BY recorded_at, shard, seq
 """
 _LETTERS = "SELECT * FROM dead_letters ORDER BY shard, seq"
 _PROFILES = "SELECT name, revision, spec, resource_version, at_ms FROM profiles"
-_WRITTEN = "SELECT shard, seq FROM decisions ORDER BY ctid"  # nothing goes from the table on a day
+_WRITTEN = "SELECT shard, seq FROM decisions ORDER BY ctid"
 _INBOX = "SELECT home, source, number, log_offset FROM inbox"
 _JOURNAL = "SELECT shard, batch, worker, owned, followed, lanes, seqs FROM journal ORDER BY position"
 _WAITING = ("pending", "nominations", "evictions", "inbox", "forwarded", "config_objects")
@@ -126,6 +126,23 @@ async def read_ledger(connection: Any, shards: int) -> MemoryDatabase:
     return tables
 
 
+def in_turn(
+    spans: Mapping[int, Sequence[int]], written: Mapping[tuple[int, int], int]
+) -> list[tuple[int, int]]:
+    """Return what a batch decided in about the order in which it did: that of each shard is its numbers'.
+
+    Where rows lie tells how those of several shards mix; but rows come to lie before earlier ones, too, where
+    a transaction was undone and left room.
+    """
+    turns = []
+    for shard, seqs in spans.items():
+        latest = 0
+        for seq in seqs:
+            latest = max(latest, written[shard, seq])
+            turns.append((latest, shard, seq))
+    return [(shard, seq) for _, shard, seq in sorted(turns)]
+
+
 async def read_commits(connection: Any, log: ReadLog) -> list[Commit]:
     """Return what each transaction took from the log and decided, in order, by the journal.
 
@@ -152,8 +169,7 @@ async def read_commits(connection: Any, log: ReadLog) -> list[Commit]:
     for row in await connection.fetch(_JOURNAL):
         lanes = [taken(*lane) for lane in msgspec.json.decode(row["lanes"])]
         spans = {int(shard): range(*span) for shard, span in msgspec.json.decode(row["seqs"]).items()}
-        decided = [(shard, seq) for shard, seqs in spans.items() for seq in seqs]
-        decided.sort(key=lambda at: written[at])
+        decided = in_turn(spans, written)
         followed, own = known.get(row["worker"], ({}, ()))
         for change in msgspec.json.decode(row["owned"] or b"[]", type=list[Owned]):
             followed, own = followed | dict(change.followed), sorted(change.leases)
