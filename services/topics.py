@@ -48,10 +48,12 @@ def _mismatch(spec: TopicSpec, partitions: int) -> str:
     if partitions < spec.partitions:
         return f"{problem}: somebody made it anew; give it {spec.partitions} again"
     if spec.name in TOPICS_BY_SHARD:
+        init = f"`berth init --shards {partitions}`"
         return (
-            f"{problem}, the number of its shards. Stop the producers and all workers, and run "
-            f"`berth init --shards {partitions}`; until then nothing is decided, since events in the new "
-            "partitions would be missed"
+            f"{problem}, the number of its shards when this process began. Where {init} runs or has run "
+            "since, wait until it has ended, and start this process again. Else somebody added the "
+            f"partitions by hand: stop the producers, all workers and relays, and run {init}. Until then "
+            "nothing is decided, since events in the new partitions would be missed"
         )
     return f"{problem}. Delete it, and run `berth init`, which makes it anew; then send its objects again"
 

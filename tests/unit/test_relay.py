@@ -137,6 +137,7 @@ async def test_partitions_that_are_no_shards_end_the_relay() -> None:
     await asyncio.sleep(0.05)
     assert not running.done()
     log.grow(DECISIONS_TOPIC, 5)
-    with pytest.raises(TopicMismatch, match=r"berth\.decisions has 5 partitions, and berth uses 3"):
+    what = r"berth\.decisions has 5 partitions, and berth uses 3.* has run since, .* start this process again"
+    with pytest.raises(TopicMismatch, match=what):
         async with asyncio.timeout(10):
             await running
