@@ -232,7 +232,7 @@ async def _send(
             accepted += sums["accepted"]
             duplicates += sums["duplicates"]
             if waiting:
-                _show_fate(sums, timeout)
+                _show_fate(sums, timeout, "" if sums["folded"] else await _missing_workers(source))
             first = next(chunks, None)
         known = f", {duplicates} known already" if duplicates else ""
         echo(f"{plural(accepted, 'event')} sent{known}", err=True)
@@ -240,18 +240,24 @@ async def _send(
             await _warn_without_worker(source)
 
 
-def _show_fate(sums: dict[str, Any], timeout: str) -> None:
-    """Print what became of events; raise an error where they are not folded yet, or one was refused."""
+def _show_fate(sums: dict[str, Any], timeout: str, missing: str) -> None:
+    """Print what became of events; raise an error where they are not folded yet, or one was refused.
+
+    ``missing`` says which workers are; "": none.
+    """
     for decision in sums["decisions"]:
         pod = decision["pod"]
         where = f" on {decision['node']}" if decision["node"] else ""
         why = f": {decision['reason']}" if decision["reason"] else ""
         echo(f"{pod['namespace']}/{pod['name']} {decision['outcome']}{where}{why}")
     if not sums["folded"]:
-        raise CommandError(
-            f"the events are in the log, but were not folded within {timeout}; "
-            "`berth get shards` and the API's /readyz show how far the workers are"
-        )
+        late = f"the events are in the log, but were not folded within {timeout}"
+        if missing:
+            raise CommandError(
+                f"{late}: {missing}. They are folded as soon as a worker is ready; its first start compiles "
+                "the kernels, which takes minutes at most"
+            )
+        raise CommandError(f"{late}; `berth get shards` and the API's /readyz show how far the workers are")
     if sums["older"]:
         options.warn(
             [f"{pod}: a higher resourceVersion of it stands, so nothing changed" for pod in sums["older"]]
@@ -263,10 +269,16 @@ def _show_fate(sums: dict[str, Any], timeout: str) -> None:
 
 async def _warn_without_worker(source: Any) -> None:
     """Warn that the events stay in the log for now if no worker holds the shards."""
+    if missing := await _missing_workers(source):
+        options.warn([f"nothing is placed yet: {missing}"])
+
+
+async def _missing_workers(source: Any) -> str:
+    """Return a text that says which shards nobody holds, and how many workers are up; "": all are held."""
     import orjson
 
     _, body = await source.request("GET", "/readyz")
     with contextlib.suppress(orjson.JSONDecodeError, KeyError, TypeError):
         missing = orjson.loads(body)["checks"]["workers"]
-        if missing != "ok":
-            options.warn([f"nothing is placed yet: {missing}"])
+        return "" if missing == "ok" else str(missing)
+    return ""

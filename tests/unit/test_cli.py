@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
 import io
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -491,12 +493,34 @@ def test_what_was_waited_for_is_said_and_failing_is_an_error(capsys: pytest.Capt
     pod = {"namespace": "shop", "name": "p"}
     bound = {"pod": pod, "outcome": "bound", "node": "n1", "reason": ""}
     waits = {"pod": pod, "outcome": "unschedulable", "node": None, "reason": "there are no nodes"}
-    apply._show_fate({"folded": True, "decisions": [bound, waits], "deadletters": [], "older": ["a/b"]}, "5s")
+    apply._show_fate(
+        {"folded": True, "decisions": [bound, waits], "deadletters": [], "older": ["a/b"]}, "5s", ""
+    )
     said = capsys.readouterr()
     assert said.out.splitlines() == ["shop/p bound on n1", "shop/p unschedulable: there are no nodes"]
     assert "a/b: a higher resourceVersion of it stands" in said.err
     letter = {"topic": "berth.usage", "path": "object.used", "message": "is not known"}
     with pytest.raises(CommandError, match=r"berth\.usage: object\.used: is not known"):
-        apply._show_fate({"folded": True, "decisions": [], "deadletters": [letter], "older": []}, "5s")
+        apply._show_fate({"folded": True, "decisions": [], "deadletters": [letter], "older": []}, "5s", "")
     with pytest.raises(CommandError, match="not folded within 5s"):
-        apply._show_fate({"folded": False, "decisions": [], "deadletters": []}, "5s")
+        apply._show_fate({"folded": False, "decisions": [], "deadletters": []}, "5s", "")
+
+
+def test_who_waits_while_workers_compile_is_told_how_many_are_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    starting = "no worker holds any shard yet; 2 are starting"
+
+    class Waited:
+        async def request(self, *_: str) -> tuple[int, bytes]:
+            return 503, b'{"checks": {"workers": "%s"}}' % starting.encode()
+
+    @contextlib.asynccontextmanager
+    async def opened(_: object) -> AsyncIterator[Waited]:
+        yield Waited()
+
+    async def sent(*_: object, **__: object) -> dict[str, Any]:
+        return {"accepted": 1, "duplicates": 0, "folded": False, "decisions": []}
+
+    monkeypatch.setattr("services.cli.source.open_source", opened)
+    monkeypatch.setattr("services.cli.source.send_events", sent)
+    with pytest.raises(CommandError, match=f"not folded within 5s: {starting}. They are folded as soon as"):
+        asyncio.run(apply._send(None, iter([[{}]]), apply.Wait.FOLDED, "5s"))
