@@ -69,6 +69,7 @@ class Column(NamedTuple):
     lines: Callable[[Json], list[str]] | None = None  # instead of ``read``, for a person with little room
     keep: bool = False  # never shortened, as ids, times and search words; numbers never are either
     coloured: bool = False  # by ``STYLES``
+    paths: bool = False  # of fields: one that is too long goes on in the next line, behind a dot
 
 
 def on_terminal() -> bool:
@@ -106,14 +107,27 @@ def shortened(text: str, width: int) -> str:
     return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrapped(text: str, width: int, *, paths: bool = False) -> list[str]:
     """Return lines that break no word. One that is too long breaks behind its commas, as codes have them.
 
-    What is still too long is shortened in its middle.
+    With ``paths`` it then breaks behind its dots. What is still too long is shortened in its middle.
     """
     fitting = (word if len(word) <= width else word.replace(",", ", ") for word in text.split(" "))
-    words = " ".join(shortened(word, width) for part in fitting for word in part.split(" "))
+    parts = (part for each in fitting for word in each.split(" ") for part in _parts(word, width, paths))
+    words = " ".join(shortened(part, width) for part in parts)
     return textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def _parts(word: str, width: int, paths: bool) -> list[str]:
+    """Return a path of fields in parts as long as fit, where it does not fit itself; else the word."""
+    if not paths or len(word) <= width:
+        return [word]
+    parts = [""]
+    for step in re.findall(r"[^.]*\.|[^.]+$", word):
+        if parts[-1] and len(parts[-1]) + len(step) > width:
+            parts.append("")
+        parts[-1] += step
+    return parts
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -189,8 +203,10 @@ class Table:
         from rich.text import Text
 
         cells = [
-            lines if self._wide else [part for line in lines for part in wrapped(line, width)]
-            for lines, width in zip(row, widths, strict=True)
+            lines
+            if self._wide
+            else [part for line in lines for part in wrapped(line, width, paths=column.paths)]
+            for column, lines, width in zip(self._columns, row, widths, strict=True)
         ]
         for height in range(max(map(len, cells))):
             line = Text(" " * self._indent, style)

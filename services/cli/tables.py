@@ -324,7 +324,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("ID", _field("id"), keep=True),
         Column("TOPIC", _field("topic"), keep=True),
         Column("OFFSET", _field("offset"), right=True),
-        Column("WHAT IS WRONG", _what_is_wrong),
+        Column("WHAT IS WRONG", _what_is_wrong, paths=True),
         moment("AT", "at", wide=True),
         Column("CODE", _field("code"), wide=True),
         Column("SENT BY", _field("sent_by"), wide=True),

@@ -233,6 +233,21 @@ def test_what_is_no_line_does_not_break_one(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.usefixtures("terminal")
+def test_the_field_that_is_wrong_can_be_read_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    path = (
+        "object.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]"
+        ".labelSelector.matchExpressions[0].values[0]"
+    )
+    letter = DATA["deadletters"][0] | {"path": path}
+    output.print_items("deadletters", TABLES["deadletters"], [letter], Format.TABLE)
+    lines = shown(capsys)
+    assert max(map(len, lines)) <= 80, lines
+    assert path in "".join(line[20:].strip() for line in lines), lines
+    parts = " ".join(lines[1:]).split(": ")[0].split()[3:]
+    assert [part for part in parts[:-1] if not part.endswith(".")] == [], "it breaks behind a dot"
+
+
+@pytest.mark.usefixtures("terminal")
 def test_reasons_are_words_a_line_each_and_the_most_frequent_first(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
