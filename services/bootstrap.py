@@ -13,8 +13,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from domain.model.errors import BerthError
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.config import KafkaAccess, Settings
@@ -340,15 +338,9 @@ async def audit(
         return found
     log, outbox = open_log(at), open_outbox(at)
     try:
-        records_count, broken = await audit_topic(log, outbox, found.kept_from, report)
+        return await audit_topic(log, outbox, found, report)
     finally:
         await _close(log, outbox)
-    return msgspec.structs.replace(
-        found,
-        invariants_count=found.invariants_count + 1,
-        broken=[*found.broken, *([broken] if broken else [])],
-        records_count=records_count,
-    )
 
 
 async def prune(at: Place, settings: Settings, report: Callable[[str], None]) -> tuple[Audit, Pruned | None]:

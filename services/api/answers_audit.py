@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +33,16 @@ class AuditedShard(Struct, kw_only=True):
     batches_last: Annotated[int | None, about("Last batch of its journal")]
 
 
+class PassedOverRecords(Struct, kw_only=True):
+    """Records of a partition of berth.decisions that the ledger does not have, which were acknowledged."""
+
+    shard: Annotated[int, about("Number of the shard, and of the partition")]
+    records: Annotated[int, about("How many")]
+    first_offset: Annotated[int, about("Offset of the first one")]
+    last_offset: Annotated[int, about("Offset of the last one")]
+    acknowledged_at: Annotated[str | None, about(f"When ({INSTANT}); null: nobody knows")]
+
+
 class AuditAnswer(Struct, kw_only=True):
     """Which of the ledger's invariants hold: of its present state, and of what came since the last audit."""
 
@@ -41,9 +52,14 @@ class AuditAnswer(Struct, kw_only=True):
     invariants: Annotated[int, about("How many invariants were asked")]
     decisions: Annotated[int, about("How many decisions were looked at")]
     records: Annotated[int | None, about("Records of berth.decisions that were compared; null: not asked")]
+    passed_over: Annotated[list[PassedOverRecords], about("Which of them were acknowledged (`--topic`)")]
     remembered: Annotated[bool, about("Whether the next audit goes on where this one ended")]
     shards: Annotated[list[AuditedShard], about("What was looked at")]
     broken: Annotated[list[BrokenInvariant], about("The invariants that do not hold")]
+
+
+def _instant(at: datetime.datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def audit_answer(found: Audit) -> AuditAnswer:
@@ -62,11 +78,21 @@ def audit_answer(found: Audit) -> AuditAnswer:
         )
     return AuditAnswer(
         ok=found.ok,
-        at=found.at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        at=_instant(found.at),
         seconds=found.seconds,
         invariants=found.invariants_count,
         decisions=found.decisions_count,
         records=found.records_count,
+        passed_over=[
+            PassedOverRecords(
+                shard=each.shard,
+                records=each.records_count,
+                first_offset=each.first_offset,
+                last_offset=each.last_offset,
+                acknowledged_at=None if each.acknowledged_at is None else _instant(each.acknowledged_at),
+            )
+            for each in found.passed_over
+        ],
         remembered=found.remembered,
         shards=shards,
         broken=[

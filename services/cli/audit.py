@@ -99,6 +99,13 @@ def told(found: Audit) -> list[str]:
         lines += ["  " + "  ".join(f"{k}={v}" for k, v in row.items()) for row in each.rows[:_ROWS_SHOWN_MAX]]
         if len(each.rows) > _ROWS_SHOWN_MAX:
             lines.append("  … and more: -o json shows the first hundred")
+    for passed in found.passed_over:
+        since = "" if passed.acknowledged_at is None else f" on {passed.acknowledged_at:%Y-%m-%d %H:%MZ}"
+        lines.append(
+            f"passed over: {plural(passed.records_count, 'record')} of berth.decisions, partition "
+            f"{passed.shard}, from offset {passed.first_offset} to {passed.last_offset}, which the ledger "
+            f"does not have; acknowledged{since}"
+        )
     hold = found.invariants_count - len(found.broken)
     records = "" if found.records_count is None else f", {plural(found.records_count, 'record')} of the topic"
     lines.append(

@@ -28,6 +28,19 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
     rows: Sequence[Mapping[str, Any]] = ()
 
 
+class PassedOver(msgspec.Struct, frozen=True, kw_only=True):
+    """Records of a shard's topic that are not the ledger's, which somebody acknowledged.
+
+    ``acknowledged_at`` is when; None: nobody knows.
+    """
+
+    shard: int
+    records_count: int
+    first_offset: int
+    last_offset: int
+    acknowledged_at: datetime.datetime | None
+
+
 class Audit(msgspec.Struct, frozen=True, kw_only=True):
     """What one audit found.
 
@@ -46,6 +59,8 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
         Warnings included.
     records_count : int or None
         How many records of ``berth.decisions`` it compared; None: it was not asked to.
+    passed_over : sequence of PassedOver
+        Which of these records were not compared, a shard each.
     remembered : bool
         Whether the next audit goes on where this one ended.
     """
@@ -58,6 +73,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     batches: Mapping[int, Span]
     broken: Sequence[Broken]
     records_count: int | None = None
+    passed_over: Sequence[PassedOver] = ()
     remembered: bool = False
 
     @property

@@ -33,6 +33,19 @@ class Timed(NamedTuple):
     due_ms: int | None
 
 
+class Acknowledged(NamedTuple):
+    """What somebody took note of: below this offset of a shard's topic, records that are not the ledger's.
+
+    ``at_ms`` is when that was; None: never, or nobody knows.
+    """
+
+    below: int
+    at_ms: int | None
+
+
+NOTHING = Acknowledged(0, None)
+
+
 class Outbox(Protocol):
     """The relay's side of the ledger."""
 
@@ -80,7 +93,10 @@ class Outbox(Protocol):
         """
 
     async def acknowledge(self) -> Mapping[int, str]:
-        """Take back the alarms of all shards and return them."""
+        """Take back the alarms of all shards and return them. What was compared by then is acknowledged."""
+
+    async def acknowledged(self, shard: int) -> Acknowledged:
+        """Return up to where, and when, somebody acknowledged what a shard's topic holds."""
 
     async def mark_published(self, shard: int, stream: Stream, epoch: int, seq: int) -> bool:
         """Move the cursor forward; False (and nothing written) when the epoch is no longer the shard's."""

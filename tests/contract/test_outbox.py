@@ -214,6 +214,21 @@ async def test_waiting_ends_after_its_time(outbox: Outbox, ledger: Ledger) -> No
     assert asyncio.get_running_loop().time() - started > 0.1
 
 
+async def test_what_was_compared_when_an_alarm_is_taken_back_is_acknowledged(
+    backend: Backend, outbox: Outbox
+) -> None:
+    epoch = await outbox.acquire(0, "relay", LEASE_SECONDS)
+    await outbox.raise_alarm(0, epoch, "the topic differs", 7)
+    assert await outbox.acknowledged(0) == (0, None), "nobody has seen it"
+    assert await outbox.acknowledge() == {0: "the topic differs"}
+    below, at_ms = await outbox.acknowledged(0)
+    assert below == 7
+    assert at_ms is not None
+    await outbox.raise_alarm(0, epoch, "it differs again", 9)
+    assert await outbox.acknowledged(0) == (7, at_ms)
+    assert await outbox.acknowledged(1) == (0, None), "it had no alarm"
+
+
 async def test_a_ledger_has_one_name_for_all_who_ask(backend: Backend) -> None:
     first, second = backend.outbox(), backend.outbox()
     names = {await first.ledger_name(), await second.ledger_name()}

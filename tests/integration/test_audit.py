@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,39 @@ async def test_the_command_fails_and_names_the_first_offenders(place: Place, tmp
     wrong = await run("--since", "yesterday")
     assert wrong.returncode == 1
     assert "--since" in wrong.stderr
+
+
+async def test_what_was_acknowledged_of_the_topic_is_told_and_leaves_the_audit_green(
+    place: Place, tmp_path: Path
+) -> None:
+    more = "UPDATE log_records SET value = value || ' '::bytea WHERE " + DECIDED
+    columns = "key, value || ' '::bytea, timestamp_ms FROM log_records"
+    await change(
+        place,
+        "INSERT INTO log_records (topic, partition, log_offset, key, value, timestamp_ms)"
+        f" SELECT topic, partition, 1000 + log_offset, {columns} WHERE {DECIDED} AND log_offset < 3",
+    )
+    await change(place, f"UPDATE log_topics SET next_offset = 2000 WHERE {DECIDED}")
+
+    async def run(*options: str) -> Any:
+        return await asyncio.to_thread(
+            berth, tmp_path, "audit", "--topic", "--postgres-dsn", place.dsn, *options
+        )
+
+    assert (await run()).returncode == 1
+    async with contextlib.aclosing(bootstrap.open_outbox(place)) as outbox:
+        epoch = await outbox.acquire(0, "relay", 10)
+        await outbox.raise_alarm(0, epoch, "the ledger was set back", 2000)
+        await outbox.acknowledge()
+    found = await run()
+    assert found.returncode == 0, found.stdout
+    told = "passed over: 3 records of berth.decisions, partition 0, from offset 1000 to 1002, which "
+    assert told in found.stdout
+    (passed,) = json.loads((await run("-o", "json")).stdout)["passed_over"]
+    assert (passed["records"], passed["first_offset"], passed["last_offset"]) == (3, 1000, 1002)
+    assert passed["acknowledged_at"] > "2020"
+    await change(place, f"{more} AND log_offset = 3")
+    assert (await run()).returncode == 1, "a decision of the ledger is left out now"
 
 
 async def test_pods_of_which_nothing_was_heard_since_they_were_placed_are_named_where_asked(

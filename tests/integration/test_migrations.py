@@ -147,6 +147,16 @@ async def test_an_attempt_of_before_they_were_packed_is_read(dsn: str) -> None:
     await store.aclose()
 
 
+async def test_what_was_acknowledged_before_this_was_noted_stays_acknowledged(dsn: str) -> None:
+    await upgrade(dsn)
+    await _downgrade(dsn, "0039")
+    cursors = "(0, NULL, 7), (1, 'the topic differs', 9), (2, NULL, 0)"
+    await _fetch(dsn, f"INSERT INTO relay_cursor (shard, alarm, compared_offset) VALUES {cursors}")
+    await upgrade(dsn)
+    found = "SELECT shard, acknowledged_offset, acknowledged_at FROM relay_cursor ORDER BY shard"
+    assert await _fetch(dsn, found) == [(0, 7, None), (1, 0, None), (2, 0, None)]
+
+
 async def test_a_downgrade_leaves_nothing_but_alembics_own_table(dsn: str) -> None:
     await upgrade(dsn)
     await _downgrade(dsn, "base")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
@@ -13,10 +14,12 @@ from prometheus_client import CollectorRegistry
 
 from services.adapters.embedded.log import EmbeddedLog
 from services.adapters.memory.log import MemoryLog
+from services.ports.audit import Audit
 from services.ports.ledger import Committed, Lease, Ledger
 from services.ports.log import DECISIONS_TOPIC, PODS_TOPIC, Entry, Log, Record, TopicPartition, topic_specs
 from services.ports.outbox import Stream
 from services.relay.run import Relay, RelayMetrics, RelaySettings
+from services.relay.topic import audit_topic
 from tests.contract.batches import bind
 from tests.contract.ledgers import (
     SHARDS,
@@ -377,6 +380,63 @@ async def test_an_alarm_is_raised_once_until_it_is_acknowledged(memory_world: Wo
     await memory_world.write(FOREIGN["empty"])
     await memory_world.relay_until([1, 2, 3])
     assert "offset 13:" in str(await memory_world.alarm())
+
+
+# ---------------------------------------------------------------- what an audit says of all records
+
+
+async def audited(world: World) -> Audit:
+    """Return what an audit finds of the shard's partition."""
+    begun = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    told = Audit(at=begun, seconds=0, invariants_count=0, kept_from={0: 1}, seqs={}, batches={}, broken=[])
+    return await audit_topic(world.log, world.backend.outbox(), told, lambda _: None)
+
+
+def offenders(found: Audit) -> list[tuple[int | None, int]]:
+    """Return offset and seq of the records that are wrong."""
+    return [(row["offset"], row["seq"]) for broken in found.broken for row in broken.rows]
+
+
+async def set_back(world: World) -> None:
+    """Let the ledger lose its end, and a relay publish what is decided since."""
+    await world.decide(10)
+    await world.relay_until(range(1, 11))
+    await world.lose_ledger_tail(7)
+    await world.decide(4)
+    async with world.relay():
+        await _until(lambda: len(world.decisions()) == 14)
+
+
+async def test_what_a_restore_left_in_the_topic_is_passed_over_once_it_is_acknowledged(
+    memory_world: World,
+) -> None:
+    await set_back(memory_world)
+    before = await audited(memory_world)
+    assert offenders(before) == [(7, 8), (8, 9), (9, 10)], "nobody has taken note of it"
+    assert before.passed_over == []
+    await memory_world.backend.outbox().acknowledge()
+    found = await audited(memory_world)
+    assert (found.ok, found.records_count) == (True, 14)
+    (passed,) = found.passed_over
+    assert (passed.shard, passed.records_count, passed.first_offset, passed.last_offset) == (0, 3, 7, 9)
+    assert passed.acknowledged_at is not None
+
+
+async def test_what_comes_behind_what_was_acknowledged_is_compared(memory_world: World) -> None:
+    await set_back(memory_world)
+    await memory_world.backend.outbox().acknowledge()
+    await memory_world.write(FOREIGN["garbage"])
+    assert offenders(await audited(memory_world)) == [(14, 0)]
+    assert isinstance(memory_world.log, MemoryLog)
+    memory_world.log.partition(AT).slots[11] = None
+    assert (12, 10) in offenders(await audited(memory_world)), "decision 9 of now is left out"
+
+
+async def test_a_topic_that_was_made_anew_has_nothing_that_was_acknowledged(memory_world: World) -> None:
+    await set_back(memory_world)
+    await memory_world.backend.outbox().acknowledge()
+    await memory_world.lose_topic_tail(9)
+    assert (7, 8) in offenders(await audited(memory_world))
 
 
 async def _until(holds: Callable[[], bool]) -> None:

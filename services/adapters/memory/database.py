@@ -18,6 +18,7 @@ from services.adapters.batches import ShardAdvance, own_shards, shard_advances
 from services.adapters.memory.inbox import InboxTables
 from services.adapters.memory.nodes import added, after, is_free
 from services.adapters.memory.nominations import NominationTables
+from services.adapters.memory.offsets import CursorRow as CursorRow
 from services.adapters.memory.offsets import OffsetRow as OffsetRow
 from services.adapters.memory.offsets import offset_of
 from services.codec.settling import lost_together, outcome_of, settle
@@ -44,7 +45,6 @@ from services.ports.ledger import (
     ProfileRow,
     UsageRow,
 )
-from services.ports.outbox import Stream
 from services.ports.positions import LogFault
 from services.ports.store import KeyRow
 
@@ -83,17 +83,6 @@ class ShardRow:
     dead_seq_next: int = 1
     log_time_ms: int = 0
     due_ms: int = NEVER_MS
-
-
-@dataclasses.dataclass
-class CursorRow:
-    """What the relay has published of a shard."""
-
-    epoch: int = 0
-    holder: object = None
-    published: dict[Stream, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(Stream, 0))
-    alarm: str | None = None
-    compared: int = 0
 
 
 @dataclasses.dataclass

@@ -1,4 +1,4 @@
-"""How far shards have come, in memory."""
+"""How far shards and relays have come, in memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from services.ports.inbox import is_lane
 from services.ports.ledger import OffsetAdvance
+from services.ports.outbox import NOTHING, Acknowledged, Stream
 
 
 @dataclasses.dataclass
@@ -18,6 +19,18 @@ class OffsetRow:
     topic_id: str | None = None
     resync_below: int | None = None
     moved_below: int | None = None
+
+
+@dataclasses.dataclass
+class CursorRow:
+    """What the relay has published of a shard."""
+
+    epoch: int = 0
+    holder: object = None
+    published: dict[Stream, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(Stream, 0))
+    alarm: str | None = None
+    compared: int = 0
+    acknowledged: Acknowledged = NOTHING
 
 
 def offset_of(offsets: Mapping[tuple[int, str, int], OffsetRow], a: OffsetAdvance) -> OffsetRow | None:

@@ -11,7 +11,7 @@ from services.adapters.batches import dead_letter_value, decision_key, decision_
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import Client, drop_lease
 from services.ports.clock import Clock
-from services.ports.outbox import OutboxItem, Stream, Timed
+from services.ports.outbox import Acknowledged, OutboxItem, Stream, Timed
 
 POLL_SECONDS = 0.02
 
@@ -100,8 +100,13 @@ class MemoryOutbox(Client):
         """See ``Outbox.acknowledge``."""
         raised = {n: row.alarm for n, row in self._answering().cursors.items() if row.alarm is not None}
         for shard in raised:
-            self.database.cursors[shard].alarm = None
+            row = self.database.cursors[shard]
+            row.alarm, row.acknowledged = None, Acknowledged(row.compared, self._clock.now_ms())
         return raised
+
+    async def acknowledged(self, shard: int) -> Acknowledged:
+        """See ``Outbox.acknowledged``."""
+        return self._answering().cursors[shard].acknowledged
 
     async def mark_published(self, shard: int, stream: Stream, epoch: int, seq: int) -> bool:
         """See ``Outbox.mark_published``."""

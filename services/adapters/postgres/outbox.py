@@ -15,7 +15,7 @@ from services.adapters.postgres.connections import QUICK, Session
 from services.adapters.postgres.leases import Leases
 from services.adapters.postgres.sql import COUNT_SHARDS
 from services.ports.ledger import DeadLetter, Lease
-from services.ports.outbox import OutboxItem, Stream, Timed
+from services.ports.outbox import Acknowledged, OutboxItem, Stream, Timed
 
 # Polling, not NOTIFY: NOTIFY takes a lock that all committing transactions of the database share and holds
 # it over the flush to disk, so the commits of all shards would queue behind each other. One poll reads a row
@@ -112,6 +112,11 @@ class PostgresOutbox:
         """See ``Outbox.acknowledge``."""
         async with self._reading.use() as connection:
             return {row["shard"]: row["alarm"] for row in await connection.fetch(sql.ACKNOWLEDGE)}
+
+    async def acknowledged(self, shard: int) -> Acknowledged:
+        """See ``Outbox.acknowledged``."""
+        async with self._reading.use() as connection:
+            return Acknowledged(*await connection.fetchrow(sql.ACKNOWLEDGED, shard))
 
     async def mark_published(self, shard: int, stream: Stream, epoch: int, seq: int) -> bool:
         """See ``Outbox.mark_published``."""

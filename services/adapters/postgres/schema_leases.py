@@ -61,5 +61,13 @@ relay_cursor = sa.Table(
         server_default="0",
         comment="below this offset of the topic, what is not the ledger's was reported",
     ),
+    sa.Column(
+        "acknowledged_offset",
+        sa.BigInteger,
+        nullable=False,
+        server_default="0",
+        comment="below this offset of the topic, what is not the ledger's was acknowledged",
+    ),
+    sa.Column("acknowledged_at", sa.DateTime(timezone=True), comment="null: never, or nobody knows"),
     comment="what the relay has published",
 )

@@ -26,6 +26,10 @@ FROM dead_letters WHERE shard = $1 AND seq > $2 ORDER BY seq LIMIT $3
 """
 PUBLISHED = "SELECT {column} FROM relay_cursor WHERE shard = $1"
 COMPARED = "SELECT compared_offset FROM relay_cursor WHERE shard = $1"
+ACKNOWLEDGED = """
+SELECT acknowledged_offset AS below, (date_part('epoch', acknowledged_at) * 1000)::bigint AS at_ms
+FROM relay_cursor WHERE shard = $1
+"""
 KEPT_FROM = "SELECT coalesce((SELECT seq_below FROM pruned WHERE shard = $1), 1)"
 TIMED = """
 WITH reached AS (SELECT max(log_time_ms) AS log_time_ms FROM shards)
@@ -39,7 +43,8 @@ WHERE shard = $1 AND epoch = $2 AND holder = $5
 """
 ACKNOWLEDGE = """
 WITH raised AS (SELECT shard, alarm FROM relay_cursor WHERE alarm IS NOT NULL ORDER BY shard FOR UPDATE)
-UPDATE relay_cursor r SET alarm = NULL FROM raised WHERE r.shard = raised.shard
+UPDATE relay_cursor r SET alarm = NULL, acknowledged_offset = compared_offset, acknowledged_at = now()
+FROM raised WHERE r.shard = raised.shard
 RETURNING raised.shard, raised.alarm
 """
 MARK_PUBLISHED = """
