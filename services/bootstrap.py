@@ -142,6 +142,7 @@ async def initialise(at: Place, shards: int | None, *, roles: bool = False) -> l
     need all workers stopped; see ``services/growing.py``.
     """
     from services.adapters.postgres import migrate
+    from services.adapters.postgres.rehoming import living_twice
     from services.adapters.postgres.roles import create_roles
 
     before = await migrate.current_revision(at.dsn)
@@ -170,7 +171,8 @@ async def initialise(at: Place, shards: int | None, *, roles: bool = False) -> l
         done.append(f"{shards} shard{'s' if shards > 1 else ''} laid down")
     if roles:
         done += [f"role {role} created" for role in await create_roles(at.dsn)]
-    return done + [f"topic {spec.name} created, partitions: {spec.partitions}" for spec in missing]
+    done += [f"topic {spec.name} created, partitions: {spec.partitions}" for spec in missing]
+    return done + (await living_twice(at.dsn) if 0 < there < shards else [])
 
 
 async def refold(at: Place) -> int:

@@ -72,6 +72,7 @@ BROKEN = {
     "placement-has-decision": ("UPDATE decisions SET node = 'n2' WHERE seq = 1",),
     "placed-or-pending": ("UPDATE pending SET pod_uid = 'uid-placed'",),
     "uid-in-one-shard": ("UPDATE pending SET pod_uid = 'uid-placed', shard = 1",),
+    "one-pod-per-name": ("UPDATE pending SET (namespace, name) = ('ns', 'placed')",),
     "groups-have-pods": ("DELETE FROM pending",),
     "templates-are-known": ("DELETE FROM templates WHERE signature = 'another-16-bytes'",),
     "offsets-under-epoch": ("UPDATE shard_offsets SET epoch = 9",),

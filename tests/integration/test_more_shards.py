@@ -20,6 +20,8 @@ from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, TOPICS_BY_
 from tests.builders import Json, event_bytes, node_manifest, pod_group_manifest, pod_manifest
 from tests.integration.api_world import query
 from tests.integration.live import servers
+from tests.integration.lives import change
+from tests.integration.lives import place as place
 
 NAMES = [f"p{i}" for i in range(24)]
 PLACED, WAITING, GONE = NAMES[:12], NAMES[12:20], NAMES[20:]
@@ -129,6 +131,27 @@ async def test_events_of_old_pods_find_them_in_their_new_shards(
         assert await query(place, "SELECT code, message FROM dead_letters") == []
         found = await audit(place, None, lambda line: None, everything=True)
         assert found.broken == []
+
+
+async def test_pods_that_live_twice_are_told_when_shards_are_added(place: Place) -> None:
+    assert await initialise(place, 3) == ["3 shards laid down"]
+    live = "FROM placements WHERE released_at_ms IS NULL AND name = 'p0-1'"
+    uid, home = (await query(place, f"SELECT pod_uid, coalesce(home, shard) {live}"))[0]
+    other = (home + 1) % 3
+    await change(
+        place, f"UPDATE pending SET pod_uid = '{uid}', shard = {other}, arrival = -1 WHERE name = 'big0'"
+    )
+    await change(place, "UPDATE pending SET name = 'p1-1' WHERE name = 'big1'")
+    done, head, first, second = await initialise(place, 4)
+    assert done == "4 shards laid down"
+    assert head.startswith("pods that live twice, as `berth audit` warns")
+    assert first == f"  {uid} in shards {min(home, other)} and {max(home, other)}"
+    assert second == f"  default/p1-1 twice in shard {partition_for(b'default/p1-1', None, 4)}"
+    found = (await audit(place, None, lambda line: None)).broken
+    assert {each.name: len(each.rows) for each in found if each.warning} == {
+        "uid-in-one-shard": 1,
+        "one-pod-per-name": 1,
+    }
 
 
 @pytest.mark.real

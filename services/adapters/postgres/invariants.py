@@ -8,6 +8,7 @@ from domain.model.limits import batch_decisions_max, poll_records_max
 from services.adapters.postgres.invariants_inbox import INBOX
 from services.adapters.postgres.invariants_journal import JOURNAL
 from services.adapters.postgres.invariants_nodes import DEVICES, OVERCOMMITTED, VERSIONS
+from services.adapters.postgres.invariants_pods import LIVING_TWICE
 from services.adapters.postgres.invariants_preemption import PREEMPTION
 
 _BATCH_DECISIONS_MAX = 2 * (batch_decisions_max + poll_records_max)
@@ -178,17 +179,6 @@ INVARIANTS: tuple[Invariant, ...] = (
         """,
     ),
     Invariant(
-        "uid-in-one-shard",
-        "no pod lives in two shards; producers that give one uid to two pods may bring it about",
-        """
-        SELECT pod_uid, array_agg(shard ORDER BY shard) AS shards FROM (
-            SELECT pod_uid, coalesce(home, shard) AS shard FROM placements WHERE released_at_ms IS NULL
-            UNION ALL SELECT pod_uid, shard FROM pending
-        ) AS live GROUP BY pod_uid HAVING min(shard) <> max(shard)
-        """,
-        warning=True,
-    ),
-    Invariant(
         "groups-have-pods",
         "every pending group has a pod that waits",
         """
@@ -292,7 +282,7 @@ INVARIANTS: tuple[Invariant, ...] = (
         )
         """,
     ),
-    *(Invariant(*each) for each in (*JOURNAL, *INBOX, *PREEMPTION)),
+    *(Invariant(*each) for each in (*LIVING_TWICE, *JOURNAL, *INBOX, *PREEMPTION)),
 )
 """``@decisions``, ``@placements``, ``@cycles`` and ``@journal`` stand for the rows that an audit looks at,
 ``@chain`` for those of the journal and the one before them. ``@spans`` are the shards with the first seq that

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.adapters.postgres.connections import Connection
+from services.adapters.postgres.connections import BULK, Connection, fresh
+from services.adapters.postgres.invariants_pods import LIVING_TWICE
 from services.codec.partition import partition_for
 
 _ROWS_PER_TURN = 10_000
+_TOLD_MAX = 10
 
 _HOMES = """
 CREATE TEMP TABLE homes (namespace text, name text, shard int, source int, uid text) ON COMMIT DROP
@@ -92,6 +94,27 @@ async def rehome(connection: Connection, shards: int) -> None:
     await connection.execute("ANALYZE homes")
     for statement in _STATEMENTS:
         await connection.execute(statement)
+
+
+async def living_twice(dsn: str) -> list[str]:
+    """Return lines that name pods which live twice; none where there are none. Nothing says whose they are.
+
+    A uid in two shards stayed where it was. Pods of one name came to one shard, which knows one of them.
+    """
+    lines = []
+    async with fresh(dsn, "berth-init", BULK) as connection:
+        for _, _, query, _ in LIVING_TWICE:
+            found = await connection.fetch(f"SELECT * FROM ({query}) AS twice LIMIT {_TOLD_MAX + 1}")
+            lines += [_told(row) for row in found[:_TOLD_MAX]] + ["  and more"] * (len(found) > _TOLD_MAX)
+    head = "pods that live twice, as `berth audit` warns; mend who sends them, and send them again:"
+    return [head, *lines] if lines else []
+
+
+def _told(row: Any) -> str:
+    who = row["pod_uid"] if "pod_uid" in row else f"{row['namespace']}/{row['name']}"
+    first, *others = map(str, sorted(set(row["shards"])))
+    where = f"in shards {first} and {', '.join(others)}" if others else f"twice in shard {first}"
+    return f"  {who} {where}"
 
 
 def _home(row: Any, shards: int) -> tuple[str, str, int, int, str | None]:
