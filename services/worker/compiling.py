@@ -5,21 +5,38 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from pathlib import Path
 
 from domain.cycle.warm import warm_up
+from domain.kernels import placing
 from domain.kernels.compiling import Compilations
+from services.worker.compile_turn import Turn
 from services.worker.thread import in_thread
 
 _SILENT_SECONDS = 2.0
 _TELL_SECONDS = 30.0
 
 
+def _folder() -> Path | None:
+    """Return where compiled kernels are kept; None: nowhere."""
+    kept_in = placing.place._cache.cache_path
+    return None if kept_in is None else Path(kept_in)
+
+
+def _compile(turn: Turn) -> None:
+    with turn.taken():
+        warm_up()
+
+
 async def compile_kernels() -> None:
-    """Compile kernels that are not on disk yet, and show the progress."""
+    """Compile kernels that are not on disk yet, and show the progress. One process of many does so."""
     started = time.monotonic()
+    turn = Turn(_folder())
     with Compilations() as seen:
-        compiling = asyncio.create_task(in_thread(warm_up))
+        compiling = asyncio.create_task(in_thread(_compile, turn))
         await asyncio.wait({compiling}, timeout=_SILENT_SECONDS)
+        if turn.waits:
+            _say("another process compiles the placing kernels; waiting until it has")
         told = 0.0
         while not compiling.done():
             await asyncio.wait({compiling}, timeout=1.0)
