@@ -32,6 +32,23 @@ class PodRef(Struct, kw_only=True):
     resource_version: Annotated[int | None, about("Version of the pod that was decided on")]
 
 
+class Preemption(Struct, kw_only=True):
+    """Who has to leave for whom. A key that is limited to namespaces does not see what names other pods."""
+
+    victims: Annotated[list[str], about("nominated: uids of the pods that have to leave the node")] = []
+    violations: Annotated[int | None, about("nominated: how many disruption budgets that breaks")] = None
+    expires_at: Annotated[str | None, about(f"nominated: when the promise ends ({INSTANT}, log time)")] = None
+    preemptor: Annotated[str | None, about("evicted, spared: uid of the pod for which it has to leave")] = (
+        None
+    )
+    priority: Annotated[int | None, about("evicted, spared: the priority of that pod")] = None
+    nominated: Annotated[str | None, about("evicted, spared: id of that pod's decision")] = None
+    shard: Annotated[
+        int | None,
+        about("evicted, spared: partition of berth.pods in which its end is said; null: its key's"),
+    ] = None
+
+
 class Decision(Struct, kw_only=True):
     """The immutable outcome for one pod: the record of berth.decisions, and where it is explained."""
 
@@ -56,6 +73,7 @@ class Decision(Struct, kw_only=True):
     reasons: Annotated[dict[str, int], about("Nodes per reason code, where no node was found")] = {}
     warnings: Annotated[list[str], about("What of the pod had no say in it, as ignored:<code>")] = []
     score: Annotated[float | None, about("Total score of the node when it was chosen")]
+    preemption: Annotated[Preemption | None, about("Who has to leave for whom; null: nobody has to")] = None
     requests: Annotated[
         dict[str, str], about(f"What the pod asked for, or held until it was released: {QUANTITIES}")
     ] = {}

@@ -46,7 +46,7 @@ async def show_attempts(
     live = await store.pod(namespace, name)
     if live is None and not rows:
         return None
-    decisions = list(map(decision_of, reversed(rows)))
+    decisions = [decision_of(row, store.seen) for row in reversed(rows)]
     waits = list(_waits(decisions))
     if live is not None and live.node is None:
         if not waits or waits[-1].until_ms is not None:  # it was not tried yet

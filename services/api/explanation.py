@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from services.api.answers_decisions import (
     Explanation,
     Extremes,
     Figures,
+    Preemption,
     RuleSeen,
     SumOfNode,
     UsageThen,
@@ -43,9 +44,18 @@ _decode_decision = msgspec.json.Decoder(Decision, strict=False).decode
 _decode_record = msgspec.json.Decoder(_Record).decode
 
 
-def decision_of(row: DecisionRow) -> Decision:
-    """Return a decision: its published record, and the fields that only the ledger has."""
+def decision_of(row: DecisionRow, seen: Collection[str] | None) -> Decision:
+    """Return a decision: its published record, and the fields that only the ledger has.
+
+    Who sees the pods of the namespaces ``seen`` (None: all) is not told who leaves for whom: the record does
+    not say of which namespaces those are.
+    """
     decision = _decode_decision(row.payload)
+    if decision.preemption is not None and seen is not None:
+        told = decision.preemption
+        decision.preemption = Preemption(
+            violations=told.violations, expires_at=told.expires_at, shard=told.shard
+        )
     decision.requests = quantities(_decode_record(row.payload).template.requests)
     decision.signature = row.signature.hex()
     decision.recorded_at = stamp(row.recorded_at)
@@ -146,7 +156,7 @@ async def explain(store: Store, shard: int, seq: int) -> Explanation | None:
     row = await store.decision(shard, seq)
     if row is None:
         return None
-    decision, cycle = decision_of(row), None
+    decision, cycle = decision_of(row, store.seen), None
     found = await store.attempt(shard, row.cycle_seq) if row.cycle_seq else None
     if found is not None:
         cycle = explained_attempt(found, await _weights(store, found.profile, found.profile_revision))

@@ -203,8 +203,9 @@ def state_routes(deps: Deps) -> APIRouter:
         "/v1/decisions/{id}", responses=answering(answers_decisions.Decision), summary="Show a decision"
     )
     async def decision(request: Request, id: RowId) -> Response:
-        row = await seen_store(deps, request).decision(*parse_row_id(id))
-        return found_answer(row and explanation.decision_of(row), f"decision {id}")
+        store = seen_store(deps, request)
+        row = await store.decision(*parse_row_id(id))
+        return found_answer(row and explanation.decision_of(row, store.seen), f"decision {id}")
 
     @router.get(
         "/v1/decisions/{id}/explanation",

@@ -106,7 +106,7 @@ class Scope:
 
 async def _placements(store: Store, pods: Sequence[str]) -> dict[str, tuple[str, str | None]]:
     """Return uid and node of the pods whose last decision holds a node."""
-    decided = [decision_of(row) for row in await store.latest_decisions(pods)]
+    decided = [decision_of(row, store.seen) for row in await store.latest_decisions(pods)]
     return {
         f"{each.pod.namespace}/{each.pod.name}": (each.pod.uid, each.node)
         for each in decided

@@ -168,7 +168,9 @@ async def list_pods(store: Store, which: PodFilter, *, limit: int, at: str | Non
 async def show_pod(store: Store, namespace: str, name: str) -> PodDetail | None:
     """Return one pod, live or gone, with its decisions and placements, latest first."""
     live = await store.pod(namespace, name)
-    decisions = [decision_of(row) for row in await store.pod_decisions(namespace, name, HISTORY_MAX)]
+    decisions = [
+        decision_of(row, store.seen) for row in await store.pod_decisions(namespace, name, HISTORY_MAX)
+    ]
     if live is None and not decisions:
         return None
     placements = await store.pod_placements(namespace, name, HISTORY_MAX)
@@ -223,7 +225,7 @@ async def list_decisions(
     after = parse_position(at) if at else None
     rows = await store.decisions(which, limit, after, newest_first)
     following = cursor(rows[-1].seq, rows[-1].shard) if rows.more else None
-    return DecisionPage(items=list(map(decision_of, rows)), next=following)
+    return DecisionPage(items=[decision_of(row, store.seen) for row in rows], next=following)
 
 
 async def list_pending(store: Store, shard: int | None, *, limit: int, at: str | None) -> PendingPage:

@@ -177,4 +177,4 @@ async def _older(sent: Appended, store: Store) -> list[str]:
 
 async def _decisions(sent: Appended, store: Store) -> list[Decision]:
     pods = {(each.entry.key or b"").decode() for each in sent.events if each.topic == PODS_TOPIC}
-    return [decision_of(row) for row in await store.latest_decisions(sorted(pods))]
+    return [decision_of(row, store.seen) for row in await store.latest_decisions(sorted(pods))]

@@ -43,10 +43,7 @@ class DecisionFilter(NamedTuple):
 
 
 class PodFilter(NamedTuple):
-    """Which pods to list; None means any. ``phase`` is ``bound`` or ``pending``.
-
-    ``gang`` is the name of a PodGroup, and the namespace is that of it.
-    """
+    """Which pods to list; None: any. ``phase``: bound or pending; ``gang``: a PodGroup of ``namespace``."""
 
     namespace: str | None = None
     node: str | None = None
@@ -245,11 +242,13 @@ class KeyRow(NamedTuple):
 
 
 class Store(Protocol):
-    """Reads of the ledger.
+    """Reads of the ledger, for somebody who sees the pods of the namespaces ``seen`` (None: all).
 
     A list is ordered by what ``after`` names. It has at most ``limit`` items, and fewer as soon as they hold
     ``page_bytes_max`` bytes.
     """
+
+    seen: Collection[str] | None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:
         """Return this store for somebody who sees the pods of these namespaces (None: all) and no others.

@@ -223,7 +223,7 @@ class Explaining(PostgresStore):
         self.plans: list[dict[str, Any]] = []
 
     async def _few(self, namespace: str | None) -> bool:
-        return "rare" in (namespace, *(self._seen or ()))
+        return "rare" in (namespace, *(self.seen or ()))
 
     async def _rows(self, statement: Any, pool: Pool = Pool.LOOKUPS) -> list[Any]:
         async with self._engines[pool].connect() as connection:

@@ -117,6 +117,16 @@ async def promise(place: Place) -> None:
         "FROM placements p, nominations n WHERE p.name LIKE '%-web-0' AND n.namespace = $1",
         OURS,
     )
+    leaves = (
+        f'{{"victims":["ant-uid-web-0","{MARK}-uid-web-0"],"violations":1,"preemptor":"{MARK}-uid-huge-0"}}'
+    )
+    await connection.execute(
+        "UPDATE decisions SET payload = "
+        "convert_to(rtrim(convert_from(payload, 'UTF8'), '}') || ',\"preemption\":' || $1 || '}', 'UTF8') "
+        "WHERE namespace = $2 AND name = 'ant-huge-0'",
+        leaves,
+        OURS,
+    )
     await connection.close()
 
 
@@ -364,6 +374,17 @@ async def test_who_has_to_leave_is_told_as_far_as_it_is_seen(world: World, ours:
         "ant-huge-0": sorted([f"{OURS}/ant-web-0", f"{THEIRS}/{MARK}-web-0"]),
         f"{MARK}-huge-0": [],
     }
+
+
+async def test_a_decision_says_who_leaves_for_whom_to_who_sees_all(world: World, ours: Client) -> None:
+    target = f"/v1/pods/{OURS}/ant-huge-0"
+    for client, victims in ((world.client, ["ant-uid-web-0", f"{MARK}-uid-web-0"]), (ours, [])):
+        (of_pod,) = (await client.get(target)).json()["decisions"]
+        listed = (await client.get(f"/v1/decisions?pod={OURS}/ant-huge-0")).json()["items"]
+        alone = (await client.get(f"/v1/decisions/{of_pod['id']}")).json()
+        explained = (await client.get(f"/v1/decisions/{of_pod['id']}/explanation")).json()["decision"]
+        for found in (of_pod, *listed, alone, explained):
+            assert (found["preemption"]["victims"], found["preemption"]["violations"]) == (victims, 1)
 
 
 async def test_configuration_is_that_of_the_own_namespaces_and_of_the_cluster(

@@ -27,7 +27,7 @@ def decided(*pods: Json) -> list[Json]:
 
 def explained(payload: Json) -> str:
     """Return the explanation of a decision, from its row as the ledger has it."""
-    decision = decision_of(DecisionRow(0, payload["seq"], bytes(16), 0, None, orjson.dumps(payload)))
+    decision = decision_of(DecisionRow(0, payload["seq"], bytes(16), 0, None, orjson.dumps(payload)), None)
     assert decision.warnings == payload.get("warnings", [])
     reasons = decision.reasons
     return summary(
@@ -35,6 +35,23 @@ def explained(payload: Json) -> str:
             decision=decision, requests={}, template={}, reasons=reasons, cycle=None, profile=None, summary=""
         )
     )
+
+
+def test_who_leaves_for_whom_is_told_and_no_other_pod_to_whom_sees_some_namespaces() -> None:
+    (record_of_bound,) = decided(pod_manifest("p", cpu="1"))
+    nominated = {"victims": ["u1", "u2"], "violations": 1, "expires_at": "2026-01-31T08:00:00.000Z"}
+    evicted = {"preemptor": "u3", "priority": 7, "nominated": "1-9", "shard": 2}
+    for told, seen_by_some in (
+        (nominated, {"violations": 1, "expires_at": nominated["expires_at"]}),
+        (evicted, {"shard": 2}),
+    ):
+        payload = orjson.dumps(record_of_bound | {"preemption": told})
+        row = DecisionRow(0, 1, bytes(16), 0, None, payload)
+        for seen, expected in ((None, told), (["default"], seen_by_some)):
+            preemption = msgspec.to_builtins(decision_of(row, seen).preemption)
+            assert {name: value for name, value in preemption.items() if value not in (None, [])} == expected
+    plain = DecisionRow(0, 1, bytes(16), 0, None, orjson.dumps(record_of_bound))
+    assert decision_of(plain, None).preemption is None
 
 
 def test_a_bound_pod_is_warned_and_a_plain_one_is_not() -> None:

@@ -69,16 +69,16 @@ class MemoryStore(MemoryCallers):
 
     def __init__(self, database: MemoryDatabase) -> None:
         self._database = database
-        self._seen: Collection[str] | None = None
+        self.seen: Collection[str] | None = None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:
         """See ``Store.seen_by``."""
         narrowed = copy.copy(self)
-        narrowed._seen = namespaces
+        narrowed.seen = namespaces
         return narrowed
 
     def _sees(self, namespace: str) -> bool:
-        return self._seen is None or namespace in self._seen
+        return self.seen is None or namespace in self.seen
 
     async def pulse(self) -> Pulse:
         """See ``Store.pulse``."""
@@ -346,8 +346,8 @@ class MemoryStore(MemoryCallers):
 
     def _sees_letter(self, letter: DeadLetter) -> bool:
         namespace = (letter.key or b"").partition(b"/")[0]
-        ours = letter.topic == PODS_TOPIC and namespace in {each.encode() for each in self._seen or ()}
-        return self._seen is None or ours
+        ours = letter.topic == PODS_TOPIC and namespace in {each.encode() for each in self.seen or ()}
+        return self.seen is None or ours
 
     async def deadletter(self, shard: int, seq: int) -> RefusedRecord | None:
         """See ``Store.deadletter``."""

@@ -64,12 +64,12 @@ class Listing(Engine):
 
     def __init__(self, dsn: str, reading: Reading = READING) -> None:
         super().__init__(dsn, reading)
-        self._seen: Collection[str] | None = None
+        self.seen: Collection[str] | None = None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:
         """Return this store, on the same connections, with fewer namespaces."""
         narrowed = copy.copy(self)
-        narrowed._seen = namespaces
+        narrowed.seen = namespaces
         return narrowed
 
     async def _page(
@@ -103,7 +103,7 @@ class Listing(Engine):
         The tables have no order by namespace, since each decision would pay for it. So few rows are read and
         sorted; where there are many, the next page is near wherever one looks.
         """
-        asked = self._seen if namespace is None else [namespace]
+        asked = self.seen if namespace is None else [namespace]
         if asked is None:
             return False
         some = sa.select(sa.true()).where(*within(t.decisions.c.namespace, asked)).limit(FEW + 1).subquery()
@@ -120,10 +120,10 @@ class Listing(Engine):
             if which.node is not None:
                 bound = bound.where(pods_of_node(which.node))
             elif which.gang is None and await self._few(which.namespace):
-                bound = bound.where(pods_decided(which.namespace, self._seen))
-            parts.append(page_of_pods(bound, t.placements, which, self._seen, limit + 1, after))
+                bound = bound.where(pods_decided(which.namespace, self.seen))
+            parts.append(page_of_pods(bound, t.placements, which, self.seen, limit + 1, after))
         if which.phase != "bound" and which.node is None:
-            parts.append(page_of_pods(pending_pods(), t.pending, which, self._seen, limit + 1, after))
+            parts.append(page_of_pods(pending_pods(), t.pending, which, self.seen, limit + 1, after))
         if not parts:
             return Rows()
         both = sa.union_all(*(sa.select(part.subquery()) for part in parts)).subquery()
@@ -157,10 +157,10 @@ class Listing(Engine):
             bound_pods()
             .select_from(t.placements.join(t.decisions, sa.and_(p.shard == d.shard, p.seq == d.seq)))
             .where(d.namespace == namespace, d.name == name, p.released_at_ms.is_(None))
-            .where(*within(d.namespace, self._seen))
+            .where(*within(d.namespace, self.seen))
         )
         waiting = pending_pods().where(t.pending.c.namespace == namespace, t.pending.c.name == name)
-        waiting = waiting.where(*within(t.pending.c.namespace, self._seen))
+        waiting = waiting.where(*within(t.pending.c.namespace, self.seen))
         both = sa.union_all(placed, waiting).subquery()
         found = await self._pods(both, 1, "since_ms", descending=True, pool=Pool.LOOKUPS)
         return next(iter(found), None)
@@ -173,7 +173,7 @@ class Listing(Engine):
             PlacementSpan,
             sa.select(*(p[column] for column in PlacementSpan._fields))
             .select_from(joined)
-            .where(d.namespace == namespace, d.name == name, *within(d.namespace, self._seen))
+            .where(d.namespace == namespace, d.name == name, *within(d.namespace, self.seen))
             .order_by(p.bound_at_ms.desc(), p.seq.desc())
             .limit(limit),
         )
@@ -185,7 +185,7 @@ class Listing(Engine):
     ) -> Rows[DecisionRow]:
         """Read a page: of one pod along its index, else of each shard along its primary key."""
         d = t.decisions.c
-        where = decision_conditions(which) + within(d.namespace, self._seen)
+        where = decision_conditions(which) + within(d.namespace, self.seen)
         if after is not None:
             at = sa.tuple_(d.seq, d.shard)
             where.append(at < after if newest_first else at > after)
@@ -207,7 +207,7 @@ class Listing(Engine):
     async def pod_decisions(self, namespace: str, name: str, limit: int) -> Rows[DecisionRow]:
         """Read what was decided of a name along its index, and sort it."""
         d = t.decisions.c
-        where = (d.namespace == namespace, d.name == name, *within(d.namespace, self._seen))
+        where = (d.namespace == namespace, d.name == name, *within(d.namespace, self.seen))
         moments = [d.decided_at_ms, LAST_OF_BATCH.label("is_last")]
         query, size = sa.select(*DECISION, *moments).where(*where), sa.func.octet_length(d.payload)
         by = ["decided_at_ms", "recorded_at", "is_last", "seq", "shard"]
@@ -218,7 +218,7 @@ class Listing(Engine):
         d, pod = t.decisions.c, texts(pods)
         namespace, name = (sa.func.split_part(pod.c.id, "/", at) for at in (1, 2))
         found = sa.select(*DECISION).where(d.namespace == namespace, d.name == name)
-        found = found.where(*within(d.namespace, self._seen))
+        found = found.where(*within(d.namespace, self.seen))
         last = found.order_by(*LATEST_FIRST).limit(1).lateral("last")
         query = sa.select(last, pod.c.id.collate("C").label("pod")).select_from(pod.join(last, sa.true()))
         size = sa.func.octet_length(last.c.payload)
@@ -234,14 +234,14 @@ class Listing(Engine):
         waits = sa.select(w.resource_version).where(w.namespace == namespace, w.name == name).limit(1)
         version = sa.func.coalesce(*(each.correlate(pod).scalar_subquery() for each in (placed, waits)))
         rows = await self._rows(
-            sa.select(pod.c.id, version.label("version")).where(*within(namespace, self._seen)), Pool.INTAKE
+            sa.select(pod.c.id, version.label("version")).where(*within(namespace, self.seen)), Pool.INTAKE
         )
         return {row.id: row.version for row in rows if row.version is not None}
 
     async def decision(self, shard: int, seq: int) -> DecisionRow | None:
         """Read one decision."""
         d = t.decisions.c
-        query = sa.select(*DECISION).where(d.shard == shard, d.seq == seq, *within(d.namespace, self._seen))
+        query = sa.select(*DECISION).where(d.shard == shard, d.seq == seq, *within(d.namespace, self.seen))
         return next(iter(await self._all(DecisionRow, query)), None)
 
     # -------------------------------------------------------------------------------- pending, dead letters
@@ -255,8 +255,8 @@ class Listing(Engine):
     ) -> Rows[WaitingGroup]:
         """Count the pending pods by group, then read of the page's groups who they are and why they wait."""
         g = t.pending_groups.c
-        some = groups_of_pending(shard, signature, self._seen, limit + 1, after)
-        oldest, examples = examples_of(some, self._seen)
+        some = groups_of_pending(shard, signature, self.seen, limit + 1, after)
+        oldest, examples = examples_of(some, self.seen)
         reasons = sa.and_(g.shard == some.c.shard, g.signature == some.c.signature)
         joined = some.outerjoin(t.pending_groups, reasons).outerjoin(
             t.templates, t.templates.c.signature == some.c.signature
@@ -286,13 +286,13 @@ class Listing(Engine):
         n, e = nominations.c, evictions.c
         left = sa.select(e.namespace + "/" + e.name).order_by(e.victim_uid)
         left = left.where(e.preemptor_uid == n.pod_uid, e.preemptor_shard == n.shard)
-        left = left.where(*within(e.namespace, self._seen)).correlate(nominations)
+        left = left.where(*within(e.namespace, self.seen)).correlate(nominations)
         query = sa.select(
             *(n[name] for name in Promised._fields[:-2]),
             sa.func.array(left.scalar_subquery(), type_=sa.ARRAY(sa.Text)).label("victims"),
             OF_TEMPLATE,
         ).select_from(nominations.outerjoin(t.templates, t.templates.c.signature == n.signature))
-        query = query.where(*within(n.namespace, self._seen))
+        query = query.where(*within(n.namespace, self.seen))
         if after is not None:
             query = query.where(sa.tuple_(n.pod_uid, n.shard) > after)
         rows = await self._page(query, limit, sa.func.octet_length(n.name), ["pod_uid", "shard"])
@@ -304,7 +304,7 @@ class Listing(Engine):
         self, namespace: str | None, name: str | None, limit: int, after: tuple[str, str] | None
     ) -> Rows[GangState]:
         """Read a page along the indexes by name, each with its pods along the indexes by gang."""
-        query = page_of_gangs(namespace, name, self._seen, limit + 1, after)
+        query = page_of_gangs(namespace, name, self.seen, limit + 1, after)
         size = sa.func.coalesce(sa.func.octet_length(sa.cast(query.selected_columns.reasons, sa.Text)), 0)
         pool = Pool.LISTS if name is None else Pool.LOOKUPS
         rows = await self._page(query, limit, size, ["namespace", "name"], pool=pool)
@@ -315,20 +315,20 @@ class Listing(Engine):
         x = t.dead_letters.c
         where = [] if after is None else [sa.tuple_(x.seq, x.shard) < after]
         query = letters(raw_bytes_shown_max)
-        if self._seen is None:
+        if self.seen is None:
             page = query.where(x.shard == t.shards.c.shard, *where).order_by(x.seq.desc()).limit(limit + 1)
             of_shard = page.correlate(t.shards).lateral("of_shard")
             query = sa.select(of_shard).select_from(t.shards.join(of_shard, sa.true()))
         else:
-            query = query.where(*where, seen_letters(self._seen))
+            query = query.where(*where, seen_letters(self.seen))
         return await self._letters(query, limit, ["seq", "shard"], Pool.LISTS, descending=True)
 
     async def deadletter(self, shard: int, seq: int) -> RefusedRecord | None:
         """Read one dead letter."""
         x = t.dead_letters.c
         query = letters(None).where(x.shard == shard, x.seq == seq)
-        if self._seen is not None:
-            query = query.where(seen_letters(self._seen))
+        if self.seen is not None:
+            query = query.where(seen_letters(self.seen))
         return next(iter(await self._letters(query, 1, ["seq"], Pool.LOOKUPS)), None)
 
     async def new_deadletters(self, since: Mapping[int, int], spans: Sequence[Span]) -> Rows[RefusedRecord]:

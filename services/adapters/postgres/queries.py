@@ -216,8 +216,8 @@ class PostgresStore(Listing, CallerStore):
         where = [column == value for column, value in asked if value is not None]
         if after is not None:
             where.append(sa.tuple_(c.kind, c.namespace, c.name) > after)
-        if self._seen is not None:
-            seen = sorted(self._seen)
+        if self.seen is not None:
+            seen = sorted(self.seen)
             of_cluster = sa.or_(c.kind == PRIORITY_CLASS, sa.and_(c.kind == NAMESPACE, c.name.in_(seen)))
             where.append(sa.or_(c.namespace.in_(seen), of_cluster))
         query = sa.select(*_CONFIG).where(c.object.is_not(None), *where)
