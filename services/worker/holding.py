@@ -8,6 +8,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 
 from domain.model.errors import Fenced, Unavailable
+from services.log_limit import Outage
 from services.ports.ledger import Lease, Ledger
 from services.worker.faults import BatchStalled, Stalled
 from services.worker.progress import Progress
@@ -62,6 +63,7 @@ class Holding:
         A ledger that is away is no reason to give up: nobody else gets further, and each commit checks the
         fence.
         """
+        outage = Outage(_LOGGER, "renew the leases", asyncio.get_running_loop().time)
         while True:
             if self.leases and self._progress.is_late:
                 fault = BatchStalled if self._progress.has_batch else Stalled
@@ -69,9 +71,10 @@ class Holding:
             try:
                 await self._renew()
                 await self._balance(shards_count)
+                outage.over()
             except Unavailable as error:
                 self._progress.excuse()
-                _LOGGER.warning("could not renew the leases: %s", error)
+                outage.failed(error)
             await asyncio.sleep(self._pause_seconds())
 
     def _pause_seconds(self) -> float:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import re
 from random import Random
 
 import pytest
 
-from services.worker.holding import gives, share
+from services.adapters.memory.database import MemoryDatabase
+from services.adapters.memory.ledger import MemoryLedger
+from services.log_limit import REMIND_SECONDS
+from services.worker.holding import Holding, gives, share
+from services.worker.progress import Progress
+from tests.simulation.loop import SimulatedLoop, VirtualClock
 
 
 def _step(held: dict[str, int], free: int, shards: int, who: str) -> tuple[int, bool]:
@@ -62,3 +70,34 @@ def test_only_one_of_those_who_hold_most_gives() -> None:
     assert [who for who in held if gives(held[who], who, {o: n for o, n in held.items() if o != who})] == [
         "a"
     ]
+
+
+def test_an_outage_of_the_ledger_is_said_when_it_begins_now_and_then_and_when_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop = SimulatedLoop()
+    ledger = MemoryLedger(MemoryDatabase(2), VirtualClock(loop))
+
+    async def live() -> None:
+        holding = Holding(ledger, "w", 2.0, 0.5, Progress(10.0))
+        keeping = asyncio.create_task(holding.keep(2))
+        for outage_seconds in (4 * REMIND_SECONDS, 1.0):
+            await asyncio.sleep(5)
+            ledger._severed = True
+            await asyncio.sleep(outage_seconds)
+            ledger._severed = False
+        await asyncio.sleep(5)
+        assert not keeping.done()
+        keeping.cancel()
+        await asyncio.wait({keeping})
+
+    caplog.set_level(logging.WARNING)
+    loop.run_until_complete(live())
+    loop.end()
+    told = [record.getMessage() for record in caplog.records]
+    first, *still, over, again, soon = told
+    assert first == again == "could not renew the leases: the connection to the ledger is closed"
+    assert len(still) in (3, 4)
+    assert all(line.startswith("could not renew the leases for ") for line in still), still
+    assert re.fullmatch(r"could renew the leases again, after 1(19|20)\.\d s", over)
+    assert re.fullmatch(r"could renew the leases again, after [01]\.\d s", soon)
