@@ -279,6 +279,30 @@ async def test_two_workers_may_meet_new_resources_at_the_same_time(backend: Post
     assert [node.requested for node in nodes] == [dict.fromkeys(names, 1), dict.fromkeys(names, 2)]
 
 
+async def test_a_ledger_that_was_set_back_tells_anew_where_resources_stand(backend: PostgresBackend) -> None:
+    """Who named a resource that is lost must not write its amounts where another one stands by now."""
+    (ledger, first), (other, second) = await start_two(backend)
+    await ledger.load_base()
+    amounts = {"example.com/lost": 7}
+    batch = bind(first, [1], 0, nodes=[new_node(1, delta=amounts)])
+    before = await backend.dump()
+    assert await ledger.commit(batch) == Committed()
+    for table in ("decisions", "placements", "templates", "node_specs", "nodes", "resources"):
+        await backend.execute(f"DELETE FROM {table}")
+    await backend.execute("UPDATE shard_offsets SET next_offset = 0")
+    await backend.execute("UPDATE shards SET seq_next = 1, log_time_ms = 0, due_ms = NULL")
+    assert await backend.dump() == before
+    await backend.begin_anew()
+
+    await other.load_base()
+    named = bind(second, [1], 0, nodes=[new_node(2, delta={"example.com/other": 1})])
+    assert await other.commit(named) == Committed()
+    await ledger.load_base()
+    assert await ledger.commit(batch) == Committed()
+    nodes = (await loaded(ledger, [first])).nodes
+    assert [node.requested for node in nodes] == [amounts, {"example.com/other": 1}]
+
+
 async def test_a_lost_lease_connection_is_replaced_by_the_next_renewal(
     backend: PostgresBackend, ledger: PostgresLedger
 ) -> None:

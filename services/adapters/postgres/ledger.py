@@ -146,6 +146,7 @@ class PostgresLedger:
                 for session in (self._hot, self._follow_session):
                     session.cut()
             self._life = life
+            self._resources = rows.ResourceIds({})  # another life may have given a position to another name
             return await load_base(connection)
 
     async def _recognise(self, connection: Connection) -> None:
