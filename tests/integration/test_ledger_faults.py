@@ -19,10 +19,11 @@ from services.adapters.postgres.connections import HOT, fresh
 from services.adapters.postgres.leases import COMMIT_SESSION
 from services.adapters.postgres.ledger import PostgresLedger
 from services.adapters.postgres.outbox import PostgresOutbox
+from services.ports.journal import Checkpoint, Start
 from services.ports.ledger import CommitBatch, Committed, Lease, NotCommitted, OffsetAdvance
 from services.ports.log import PODS_TOPIC, TopicPartition
 from services.ports.outbox import Stream
-from tests.contract.batches import bind, load_node, new_node
+from tests.contract.batches import AT_MS, advance, bind, load_node, new_node
 from tests.contract.ledgers import (
     LEASE_SECONDS,
     SHARDS,
@@ -301,6 +302,57 @@ async def test_a_ledger_that_was_set_back_tells_anew_where_resources_stand(backe
     assert await ledger.commit(batch) == Committed()
     nodes = (await loaded(ledger, [first])).nodes
     assert [node.requested for node in nodes] == [amounts, {"example.com/other": 1}]
+
+
+async def _checkpoint(ledger: PostgresLedger) -> Checkpoint:
+    """Return the place of a first checkpoint that has parts."""
+    leases = await start(ledger, SHARDS)
+    node = CommitBatch(offsets=[advance(leases[0], 0, 1)], facts=[new_node(1)], log_time_ms=AT_MS)
+    assert await ledger.commit(node) == Committed()
+    state = await loaded(ledger, leases)
+    began = Start(
+        **{"worker": "w", "build": "", "seed": 1, "usage_window_seconds": 60, "profiles": {}, "writers": {}},
+        **{"tombstone_hours": 168, "leases": dict(leases), "offsets": []},
+    )
+    return Checkpoint(shard=0, batch=0, start=began, offsets=state.offsets)
+
+
+async def test_a_checkpoint_of_which_another_worker_dropped_parts_is_none(
+    backend: PostgresBackend, ledger: PostgresLedger
+) -> None:
+    """A worker that is frozen while it writes one is alone no more: who took over writes the next one."""
+    at = await _checkpoint(ledger)
+    async with _other(backend) as other:
+        await other.execute(
+            "INSERT INTO checkpoints (shard, batch, start, head, parts_count, bytes_count)"
+            " VALUES (0, 0, '{}', '{}', 0, 0)"
+        )
+        writing = asyncio.create_task(ledger.write_checkpoint(at, 9, lambda: None))
+        await _until_waiting(backend)
+        await backend.execute("DELETE FROM checkpoint_parts")
+        await other.execute("ROLLBACK")
+        with pytest.raises(Fenced):
+            await writing
+    assert not await check(backend.dsn)
+    await ledger.write_checkpoint(at, 9, lambda: None)
+    (kept,) = await backend.history().checkpoints()
+    assert (await backend.history().state(kept)).offsets == at.offsets
+
+
+async def test_two_workers_that_write_one_checkpoint_do_not_mix_their_parts(
+    backend: PostgresBackend, ledger: PostgresLedger
+) -> None:
+    at = await _checkpoint(ledger)
+    async with _other(backend) as other:
+        await other.execute(
+            "INSERT INTO checkpoint_parts (shard, batch, part, kind, body) VALUES (0, 0, 0, 'nodes', '')"
+        )
+        writing = asyncio.create_task(ledger.write_checkpoint(at, 9, lambda: None))
+        await _until_waiting(backend)
+        await other.execute("COMMIT")
+        with pytest.raises(Fenced):
+            await writing
+    assert not await backend.history().checkpoints()
 
 
 async def test_a_lost_lease_connection_is_replaced_by_the_next_renewal(

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import asyncpg
 import msgspec
 
 from domain.model.errors import Fenced
@@ -89,9 +90,12 @@ _ROWS_PER_PART = 5_000
 _ADD_PART = """
 INSERT INTO checkpoint_parts (shard, batch, part, kind, body) VALUES ($1, $2, $3, $4, $5)
 """
+# Nobody drops parts meanwhile. Who was paused for longer than its lease may find its own dropped.
+_ALONE = "LOCK TABLE checkpoints IN SHARE ROW EXCLUSIVE MODE"
 _ADD_CHECKPOINT = """
 INSERT INTO checkpoints (shard, batch, start, head, parts_count, bytes_count)
-VALUES ($1, $2, $3::text::json, $4::text::json, $5, $6)
+SELECT $1::int, $2::bigint, $3::text::json, $4::text::json, $5, $6::bigint
+WHERE (SELECT count(*) FROM checkpoint_parts WHERE shard = $1 AND batch = $2) = $5::int
 """
 _DROP = """
 WITH gone AS (DELETE FROM checkpoints WHERE shard = $1 AND batch = $2)
@@ -115,7 +119,13 @@ DELETE FROM checkpoint_parts p USING oldest o WHERE p.shard = $1 AND (
 async def write_checkpoint(
     source: Connection, to: Connection, at: Checkpoint, kept: int, held: Callable[[], None]
 ) -> None:
-    """See ``Ledger.write_checkpoint``. Each part is a step of about 20 ms; it is packed in a thread."""
+    """See ``Ledger.write_checkpoint``. Each part is a step of about 20 ms; it is packed in a thread.
+
+    Raises
+    ------
+    Fenced
+        The ledger has left that batch, or another worker has taken over and writes checkpoints.
+    """
     async with source.transaction(isolation="repeatable_read", readonly=True):
         owned = sorted(at.start.leases)
         epochs = {row["shard"]: row["epoch"] for row in await source.fetch(sql.READ_SHARDS, owned)}
@@ -129,12 +139,23 @@ async def write_checkpoint(
         for kind, rows in read_parts(source, owned):
             async for chunk in _chunks(rows):
                 body = await asyncio.to_thread(pack_rows, chunk)
-                await to.execute(_ADD_PART, *key, parts_count, kind, body)
+                await _add_part(to, *key, parts_count, kind, body)
                 parts_count += 1
                 bytes_count += len(body)
     start, told = json_text(at.start), pack_head(**head)
-    await to.execute(_ADD_CHECKPOINT, *key, start, told, parts_count, bytes_count)
-    await to.execute(_KEEP, at.shard, kept, at.batch)
+    async with to.transaction():
+        await to.execute(_ALONE)
+        added = await to.execute(_ADD_CHECKPOINT, *key, start, told, parts_count, bytes_count)
+        if added != "INSERT 0 1":
+            raise Fenced(f"another worker dropped parts of the checkpoint after batch {at.batch}")
+        await to.execute(_KEEP, at.shard, kept, at.batch)
+
+
+async def _add_part(to: Connection, *part: Any) -> None:
+    try:
+        await to.execute(_ADD_PART, *part)
+    except asyncpg.UniqueViolationError as error:
+        raise Fenced(f"another worker writes this checkpoint: {error.detail}") from error
 
 
 async def _chunks(rows: AsyncIterator[Any]) -> AsyncIterator[list[Any]]:
