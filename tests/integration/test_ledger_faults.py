@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -14,10 +15,12 @@ import pytest_asyncio
 
 from domain.model.errors import Fenced, LedgerMismatch, Unavailable
 from ops.kafka import free_port
+from ops.postgres import PostgresServer
 from services.adapters.postgres.audit import check
 from services.adapters.postgres.connections import HOT, fresh
 from services.adapters.postgres.leases import COMMIT_SESSION
 from services.adapters.postgres.ledger import PostgresLedger
+from services.adapters.postgres.migrate import upgrade
 from services.adapters.postgres.outbox import PostgresOutbox
 from services.ports.journal import Checkpoint, Start
 from services.ports.ledger import CommitBatch, Committed, Lease, NotCommitted, OffsetAdvance
@@ -364,6 +367,27 @@ async def test_a_lost_lease_connection_is_replaced_by_the_next_renewal(
         await ledger.renew(leases, LEASE_SECONDS)
     assert await ledger.renew(leases, LEASE_SECONDS)
     assert not await backend.ledger().acquire("other", LEASE_SECONDS)
+
+
+async def test_a_replica_that_has_not_taken_over_yet_is_away(server_dir: Path) -> None:
+    """The address of the ledger may lead to it already: who asks again later must find it."""
+    settings = {"wal_level": "replica", "max_wal_senders": "4"}
+    first, second = (PostgresServer(server_dir / name, settings=settings) for name in ("first", "second"))
+    with contextlib.ExitStack() as stack:
+        dsn = stack.enter_context(first)
+        await upgrade(dsn)
+        await asyncio.to_thread(second.copy, dsn)
+        replica = stack.enter_context(second)
+        ledger, outbox = PostgresLedger(replica), PostgresOutbox(replica)
+        for ask in (ledger.load_base, outbox.ledger_name):
+            with pytest.raises(Unavailable):
+                await ask()
+        async with fresh(replica, "berth-test") as connection:
+            assert await connection.fetchval("SELECT pg_promote(true, 60)")
+        await ledger.load_base()
+        assert await outbox.ledger_name()
+        await ledger.aclose()
+        await outbox.aclose()
 
 
 async def test_a_server_that_is_away_is_unavailable() -> None:

@@ -88,7 +88,7 @@ UNANSWERED: tuple[type[BaseException], ...] = (
     asyncpg.OperatorInterventionError,  # shutting down, starting up, cancelled by a timeout
     asyncpg.InsufficientResourcesError,  # disk full, too many connections
     asyncpg.TransactionRollbackError,  # deadlock, serialization
-    asyncpg.LockNotAvailableError,
+    asyncpg.ObjectNotInPrerequisiteStateError,  # a lock that is held; a replica that has not taken over
     asyncpg.InvalidTransactionStateError,  # idle for too long; read-only after a fail-over
     asyncpg.PostgresSystemError,  # disk errors
     asyncpg.InternalClientError,
