@@ -323,7 +323,8 @@ class Ledger(Workers, Protocol):
     async def note_log_faults(self, faults: Sequence[LogFault]) -> None:
         """Move offsets to where the shards go on, and keep what happened; all of it or nothing.
 
-        ``Fenced``: an epoch is no longer the shard's.
+        ``Fenced``: an epoch is no longer the shard's. ``LedgerMismatch``: under this epoch a fault of the
+        partition is noted already.
         """
 
     async def commit(self, batch: CommitBatch) -> Committed | NotCommitted:

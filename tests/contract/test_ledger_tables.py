@@ -369,6 +369,8 @@ async def test_what_the_log_lost_is_noted_and_the_offsets_move(backend: Backend,
     with pytest.raises(Fenced):
         await ledger.note_log_faults([msgspec.structs.replace(fault, epoch=lease.epoch - 1)])
     await ledger.note_log_faults([fault])
+    with pytest.raises(LedgerMismatch, match="log_faults_pkey"):  # who rests begins anew with its epochs
+        await ledger.note_log_faults([fault])
     assert (await ledger.positions(leases))[lease.shard, at] == Position(2, "second", 5)
     state = await loaded(ledger, leases)
     assert state.offsets[lease.shard, *at] == 2

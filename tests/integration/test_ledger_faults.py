@@ -22,10 +22,12 @@ from services.adapters.postgres.leases import COMMIT_SESSION
 from services.adapters.postgres.ledger import PostgresLedger
 from services.adapters.postgres.migrate import upgrade
 from services.adapters.postgres.outbox import PostgresOutbox
-from services.ports.journal import Checkpoint, Start
+from services.codec.effects import journal_row
+from services.ports.journal import BATCHES, Checkpoint, JournalRow, Owned, Start
 from services.ports.ledger import CommitBatch, Committed, Lease, NotCommitted, OffsetAdvance
 from services.ports.log import PODS_TOPIC, TopicPartition
 from services.ports.outbox import Stream
+from services.ports.positions import LogFault
 from tests.contract.batches import AT_MS, advance, bind, load_node, new_node
 from tests.contract.ledgers import (
     LEASE_SECONDS,
@@ -388,6 +390,30 @@ async def test_a_replica_that_has_not_taken_over_yet_is_away(server_dir: Path) -
         assert await outbox.ledger_name()
         await ledger.aclose()
         await outbox.aclose()
+
+
+async def test_a_partition_that_is_read_again_by_who_has_other_shards_breaks_no_chain(
+    backend: PostgresBackend, ledger: PostgresLedger
+) -> None:
+    """Who finds that the log lost records gives its shards up: a worker that goes on takes them."""
+    leases = await start(ledger, SHARDS)
+    await ledger.ensure_offsets(leases[0], {TopicPartition(BATCHES, 0): 0})
+    at = 1, PODS_TOPIC, 1
+    taken = Owned(leases=dict(leases), offsets=[(*at, 3)])
+    for number, (lo, owned) in enumerate([(0, []), (3, [taken])], 1):
+        counted = OffsetAdvance(0, BATCHES, 0, leases[0].epoch, number - 1, number)
+        batch = CommitBatch(offsets=[advance(leases[1], lo, lo + 5), counted], log_time_ms=AT_MS)
+        row = journal_row(batch, [at] * 5, JournalRow(shard=0, batch=number, owned=owned), None)
+        assert await ledger.commit(msgspec.structs.replace(batch, journal=row)) == Committed()
+        fault = LogFault(
+            **{"shard": 1, "epoch": leases[1].epoch, "at": TopicPartition(*at[1:]), "code": "tail-lost"},
+            **{"next_offset": 5, "first": 3, "end": 4, "goes_on_at": 3, "topic_id": None, "resync_below": 4},
+        )
+        if number == 1:
+            await ledger.note_log_faults([fault])
+    assert not await check(backend.dsn)
+    await backend.execute("DELETE FROM log_faults")
+    assert "journal-ranges-chain" in {each.name for each in await check(backend.dsn)}
 
 
 async def test_a_server_that_is_away_is_unavailable() -> None:

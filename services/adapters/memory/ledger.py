@@ -9,7 +9,7 @@ from itertools import accumulate
 
 import msgspec
 
-from domain.model.errors import Fenced, Unavailable
+from domain.model.errors import Fenced, LedgerMismatch, Unavailable
 from domain.model.limits import (
     followed_bytes_max,
     followed_rows_max,
@@ -204,6 +204,9 @@ class MemoryLedger(Client):
         database = self._answering()
         if not all(self._holds(Lease(fault.shard, fault.epoch)) for fault in faults):
             raise Fenced("a shard has left the epoch of its lease")
+        noted = {(fault.at, fault.epoch) for fault in database.log_faults}
+        if not noted.isdisjoint((fault.at, fault.epoch) for fault in faults):
+            raise LedgerMismatch("log_faults_pkey: a fault would be noted twice")
         for fault in faults:
             row = database.offsets[fault.shard, *fault.at]
             row.next_offset, row.topic_id, row.resync_below = (

@@ -133,7 +133,10 @@ class PostgresLedger:
             if _count(moved) != len(moves):
                 raise Fenced("a shard has left the epoch of its lease")
             await self._hold(connection, sorted({Lease(fault.shard, fault.epoch) for fault in faults}))
-            await _copy(connection, "log_faults", sql.LOG_FAULT_COLUMNS, found)
+            try:
+                await _copy(connection, "log_faults", sql.LOG_FAULT_COLUMNS, found)
+            except asyncpg.UniqueViolationError as error:  # after a rest: who starts over has another epoch
+                raise LedgerMismatch(f"{error.constraint_name}: {error.detail}") from error
             await _copy(connection, "unmentioned", sql.UNMENTIONED_COLUMNS, left)
 
     # -------------------------------------------------------------------------------------------- load
