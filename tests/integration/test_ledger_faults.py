@@ -316,8 +316,15 @@ async def _checkpoint(ledger: PostgresLedger) -> Checkpoint:
     assert await ledger.commit(node) == Committed()
     state = await loaded(ledger, leases)
     began = Start(
-        **{"worker": "w", "build": "", "seed": 1, "usage_window_seconds": 60, "profiles": {}, "writers": {}},
-        **{"tombstone_hours": 168, "leases": dict(leases), "offsets": []},
+        worker="w",
+        build="",
+        seed=1,
+        usage_window_seconds=60,
+        profiles={},
+        writers={},
+        tombstone_hours=168,
+        leases=dict(leases),
+        offsets=[],
     )
     return Checkpoint(shard=0, batch=0, start=began, offsets=state.offsets)
 
@@ -406,8 +413,16 @@ async def test_a_partition_that_is_read_again_by_who_has_other_shards_breaks_no_
         row = journal_row(batch, [at] * 5, JournalRow(shard=0, batch=number, owned=owned), None)
         assert await ledger.commit(msgspec.structs.replace(batch, journal=row)) == Committed()
         fault = LogFault(
-            **{"shard": 1, "epoch": leases[1].epoch, "at": TopicPartition(*at[1:]), "code": "tail-lost"},
-            **{"next_offset": 5, "first": 3, "end": 4, "goes_on_at": 3, "topic_id": None, "resync_below": 4},
+            shard=1,
+            epoch=leases[1].epoch,
+            at=TopicPartition(*at[1:]),
+            code="tail-lost",
+            next_offset=5,
+            first=3,
+            end=4,
+            goes_on_at=3,
+            topic_id=None,
+            resync_below=4,
         )
         if number == 1:
             await ledger.note_log_faults([fault])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pytest
@@ -15,7 +15,7 @@ from domain.model.errors import LedgerMismatch, TopicMismatch
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
-from services.adapters.memory.log import MemoryLog
+from services.adapters.memory.log import MemoryLog, MemoryReader
 from services.codec.partition import partition_for
 from services.ports.ledger import CommitBatch, Committed, NotCommitted
 from services.ports.log import (
@@ -24,7 +24,6 @@ from services.ports.log import (
     NODES_TOPIC,
     PODS_TOPIC,
     USAGE_TOPIC,
-    Ahead,
     Entry,
     TopicPartition,
     topic_specs,
@@ -247,16 +246,18 @@ async def test_a_log_that_loses_its_end_before_that_was_read_again_is_asked_for_
     site.log.recreate(PODS_TOPIC, 1)
     for version in range(2, 5):
         site.pod("p", version, "MODIFIED")
-    ask, asked = site.log.ahead, list[int]()
+    ask, asked = MemoryReader.end_offsets, list[int]()
 
-    async def lose(positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Ahead]:
-        found = await ask(positions)
-        if PODS in positions:
-            asked.append(found[PODS].end)
+    async def lose(
+        reader: MemoryReader, partitions: Sequence[TopicPartition] | None = None
+    ) -> Mapping[TopicPartition, int]:
+        found = await ask(reader, partitions)
+        if partitions is not None and PODS in partitions:
+            asked.append(found[PODS])
             del site.log.partition(PODS).slots[2:]
         return found
 
-    monkeypatch.setattr(site.log, "ahead", lose)
+    monkeypatch.setattr(MemoryReader, "end_offsets", lose)
     await site.start()
     await site.settled()
     assert asked[:2] == [3, 2]
