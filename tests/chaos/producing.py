@@ -18,8 +18,6 @@ from tests.simulation.scenario import Scenario
 _CHUNK_RECORDS_MAX = 25
 _SKEWED_RECORDS = 60
 _ANSWER_MS_MAX = 60_000
-_SEND_SECONDS_MAX = 90.0
-_STOP_SECONDS_MAX = 20.0
 
 Item = tuple[str, Entry]
 
@@ -59,9 +57,7 @@ class Producing:
             await producer.start()
             yield producer
         finally:
-            with contextlib.suppress(TimeoutError):  # after a restart of its broker it may wait for ever
-                async with asyncio.timeout(_STOP_SECONDS_MAX):
-                    await producer.stop()
+            await producer.stop()
 
     async def produce(self, seconds: float, per_second: float) -> None:
         """Send for so long, whatever befalls the broker."""
@@ -74,7 +70,7 @@ class Producing:
                     while time() < until:
                         count = await self._some(plain, transactional)
                         await asyncio.sleep(self._rng.expovariate(per_second / count))
-            except (KafkaError, TimeoutError):  # what was in flight is in the log or not
+            except KafkaError:  # what was in flight is in the log or not
                 self.counts["producers begun anew"] += 1
                 await asyncio.sleep(0.5)
         await self.send(self._unsent)
@@ -85,11 +81,10 @@ class Producing:
             items += [self._scenario.next() for _ in range(self._rng.randint(1, _CHUNK_RECORDS_MAX))]
             items += self._skewed() if draw > 0.95 else []
         with contextlib.suppress(_Aborted):
-            async with asyncio.timeout(_SEND_SECONDS_MAX):
-                if draw < 0.2:
-                    await self._in_transaction(transactional, items)
-                else:
-                    await self._send(plain, items)
+            if draw < 0.2:
+                await self._in_transaction(transactional, items)
+            else:
+                await self._send(plain, items)
             self._unsent = []
         return len(items)
 
@@ -122,9 +117,9 @@ class Producing:
         """Send records with a producer of their own, until the broker has them."""
         while True:
             try:
-                async with self._producer() as producer, asyncio.timeout(_SEND_SECONDS_MAX):
+                async with self._producer() as producer:
                     return await self._send(producer, items)
-            except (KafkaError, TimeoutError):
+            except KafkaError:
                 await asyncio.sleep(0.5)
 
     async def _send(self, producer: AIOKafkaProducer, items: Sequence[Item]) -> None:
