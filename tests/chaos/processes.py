@@ -27,6 +27,7 @@ CHECKPOINT_BATCHES = 100
 """Workers often rest for a checkpoint, so that they also die, freeze and are cut off while they do."""
 
 _STOP_SECONDS_MAX = 20.0
+_LOOK_SECONDS = 0.02
 _STARTING_OVER = re.compile(r"starting over: ([a-z-]+):")
 
 
@@ -65,8 +66,10 @@ class Slot:
             assert self._process is not None
             if self._is_over:  # it was closed while the process began
                 self.kill()
-            code = await asyncio.to_thread(self._process.wait)
+            while self._process.poll() is None:  # a thread that waits is one less to start servers with
+                await asyncio.sleep(_LOOK_SECONDS)
             if not self._expected:
+                code = self._process.returncode
                 self.ended.append(f"{self.name} ended by itself with {code}: {self.said()[-1500:]}")
             if self._reaper is not None:
                 await asyncio.to_thread(self._reaper.close)
@@ -129,7 +132,7 @@ class Slot:
         process, began = self._process, time.monotonic()
         process.send_signal(signal.SIGTERM)
         while process.poll() is None and time.monotonic() < began + _STOP_SECONDS_MAX:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(_LOOK_SECONDS)
         self.stop_seconds.append(time.monotonic() - began)
         process.kill()
         return True
