@@ -20,7 +20,7 @@ from services.ports.ledger import (
     PlacementRefreshed,
     PodTombstone,
 )
-from services.ports.log import NODES_TOPIC, PODS_TOPIC, TopicPartition
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, TICKS_TOPIC, USAGE_TOPIC, TopicPartition
 from services.ports.positions import LogFault, Position, Unmentioned
 from tests.contract.batches import (
     AT_MS,
@@ -374,3 +374,27 @@ async def test_what_the_log_lost_is_noted_and_the_offsets_move(backend: Backend,
     assert (await ledger.positions(leases))[lease.shard, at] == Position(2, "second", 5)
     state = await loaded(ledger, leases)
     assert state.offsets[lease.shard, *at] == 2
+
+
+@pytest.mark.parametrize("topic", [USAGE_TOPIC, TICKS_TOPIC])
+async def test_what_goes_on_at_the_first_record_is_not_told_as_read_again(
+    backend: Backend, ledger: Ledger, topic: str
+) -> None:
+    """A replay refuses what was read again: of each key only the latest record counted."""
+    leases = await ledger.acquire("w", LEASE_SECONDS)
+    at = TopicPartition(topic, 0)
+    await ledger.ensure_offsets(leases[0], {at: 7})
+    fault = LogFault(
+        shard=0,
+        epoch=leases[0].epoch,
+        at=at,
+        code="truncated",
+        next_offset=7,
+        first=9,
+        end=12,
+        goes_on_at=9,
+        topic_id=None,
+        resync_below=None,
+    )
+    await ledger.note_log_faults([fault])
+    assert list(await backend.history().log_faults()) == [fault]

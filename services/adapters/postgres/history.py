@@ -16,7 +16,7 @@ from services.ports.history import Unreadable
 from services.ports.inbox import Handed, Waiting
 from services.ports.journal import BATCHES, Checkpoint, JournalRow, Lane, Owned, Start
 from services.ports.ledger import LedgerState
-from services.ports.log import NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, TopicPartition
+from services.ports.log import NODES_TOPIC, PODS_TOPIC, TICKS_TOPIC, USAGE_TOPIC, TopicPartition
 from services.ports.positions import LogFault
 
 _SPAN = """
@@ -218,5 +218,5 @@ def _log_fault(row: Any) -> LogFault:
         end=end,
         goes_on_at=goes_on_at,
         topic_id=None,
-        resync_below=None if topic == USAGE_TOPIC else end,
+        resync_below=None if topic in (USAGE_TOPIC, TICKS_TOPIC) else end,
     )
