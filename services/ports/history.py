@@ -22,6 +22,18 @@ class Unreadable(BerthError):
         super().__init__(f"{what} cannot be read, so it was changed by hand: {error}")
 
 
+class Superseded(BerthError):
+    """A checkpoint that was there a moment ago is not kept any more: newer ones have taken its place."""
+
+    code = "checkpoint-superseded"
+    retriable = True
+
+    def __init__(self, batch: int) -> None:
+        super().__init__(
+            f"the checkpoint after batch {batch} was dropped by now, as newer ones came; try again"
+        )
+
+
 class History(Protocol):
     """The ledger's past, read only. A row that cannot be read raises ``Unreadable``."""
 
@@ -41,7 +53,7 @@ class History(Protocol):
         """Return all complete checkpoints, the oldest first."""
 
     async def state(self, checkpoint: Checkpoint) -> LedgerState:
-        """Return the state that a checkpoint holds."""
+        """Return the state that a checkpoint holds; ``Superseded``: workers have dropped it since."""
 
     def rows(
         self, after: Mapping[int, int], until: Mapping[int, int], *, starts: bool = False

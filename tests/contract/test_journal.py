@@ -9,6 +9,7 @@ import pytest
 
 from domain.model.errors import Fenced, LedgerMismatch
 from domain.model.profiles import BUILT_IN_PROFILES
+from services.ports.history import Superseded
 from services.ports.journal import (
     Checkpoint,
     Journalled,
@@ -174,3 +175,16 @@ async def test_the_latest_checkpoints_stay(backend: Backend, ledger: Ledger) -> 
     kept = await history.checkpoints()
     assert [each.batch for each in kept] == [9, 12]
     assert [await history.state(each) for each in kept] == [state, state]
+
+
+async def test_a_checkpoint_that_workers_drop_before_it_is_read_is_named(
+    backend: Backend, ledger: Ledger
+) -> None:
+    leases = await start(ledger, SHARDS)
+    state = await loaded(ledger, leases)
+    history = backend.history()
+    await ledger.write_checkpoint(mark(leases, 0, state), 1, lambda: None)
+    (first,) = await history.checkpoints()
+    await ledger.write_checkpoint(mark(leases, 7, state), 1, lambda: None)
+    with pytest.raises(Superseded, match="after batch 0 was dropped"):
+        await history.state(first)

@@ -10,6 +10,7 @@ from domain.model.pods import PodTemplate
 from services.adapters.batches import shard_advances
 from services.adapters.memory.database import MemoryDatabase, OffsetRow, PlacementRow
 from services.adapters.memory.ledger import base_of, part_of
+from services.ports.history import Superseded
 from services.ports.inbox import Handed, Waiting
 from services.ports.journal import BATCHES, Checkpoint, JournalRow
 from services.ports.ledger import CommitBatch, Lease, LedgerBase, LedgerPart, LedgerState
@@ -34,7 +35,10 @@ class MemoryHistory:
 
     async def state(self, checkpoint: Checkpoint) -> LedgerState:
         """See ``History.state``."""
-        return next(state for each, state in self._database.checkpoints if each == checkpoint)
+        found = [state for each, state in self._database.checkpoints if each == checkpoint]
+        if not found:
+            raise Superseded(checkpoint.batch)
+        return found[0]
 
     async def ends(self, last: int | None) -> Mapping[int, int]:
         """See ``History.ends``."""

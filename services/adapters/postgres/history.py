@@ -12,7 +12,7 @@ import msgspec
 from services.adapters.postgres import inbox, sql
 from services.adapters.postgres.connections import BULK, Session
 from services.codec.checkpoint import Head, unpack_state
-from services.ports.history import Unreadable
+from services.ports.history import Superseded, Unreadable
 from services.ports.inbox import Handed, Waiting
 from services.ports.journal import BATCHES, Checkpoint, JournalRow, Lane, Owned, Start
 from services.ports.ledger import LedgerState
@@ -93,9 +93,13 @@ class PostgresHistory:
 
     async def state(self, checkpoint: Checkpoint) -> LedgerState:
         """See ``History.state``."""
-        async with self._session.use() as connection, connection.transaction(readonly=True):
+        one_moment = {"isolation": "repeatable_read", "readonly": True}  # a worker may drop it by the next
+        async with self._session.use() as connection, connection.transaction(**one_moment):
             key = checkpoint.shard, checkpoint.batch
-            head, parts_count = await connection.fetchrow(_HEAD, *key)
+            found = await connection.fetchrow(_HEAD, *key)
+            if found is None:
+                raise Superseded(checkpoint.batch)
+            head, parts_count = found
             parts = await connection.fetch(_PARTS, *key)
             secret = await connection.fetchval(sql.SEAL_SECRET)
         with _read(f"the checkpoint after batch {checkpoint.batch}"):
