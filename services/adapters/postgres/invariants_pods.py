@@ -5,6 +5,11 @@ Both are warnings: a producer that chooses partitions itself, or gives one uid t
 
 from __future__ import annotations
 
+_LIVE = """(
+    SELECT namespace, name, pod_uid, coalesce(home, shard) AS shard
+    FROM placements WHERE released_at_ms IS NULL
+    UNION ALL SELECT namespace, name, pod_uid, shard FROM pending
+)"""
 LIVING_TWICE = (
     (
         "uid-in-one-shard",
@@ -20,14 +25,13 @@ LIVING_TWICE = (
     (
         "one-pod-per-name",
         "no two pods that live have one name; producers that choose partitions may bring it about",
-        """
+        # Names are counted first, which takes half the time: hardly any comes twice.
+        f"""
         SELECT namespace, name, array_agg(pod_uid ORDER BY shard, pod_uid) AS uids,
             array_agg(shard ORDER BY shard, pod_uid) AS shards
-        FROM (
-            SELECT namespace, name, pod_uid, coalesce(home, shard) AS shard
-            FROM placements WHERE released_at_ms IS NULL
-            UNION ALL SELECT namespace, name, pod_uid, shard FROM pending
-        ) AS live GROUP BY namespace, name HAVING min(pod_uid) <> max(pod_uid)
+        FROM {_LIVE} AS live WHERE (namespace, name) IN (
+            SELECT namespace, name FROM {_LIVE} AS counted GROUP BY namespace, name HAVING count(*) > 1
+        ) GROUP BY namespace, name HAVING min(pod_uid) <> max(pod_uid)
         """,
         True,
     ),
