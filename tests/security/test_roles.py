@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from services import bootstrap
-from services.adapters.postgres import schema
+from services.adapters.postgres import schema, sql_guards
 from services.adapters.postgres.engine import NotGranted
 from services.adapters.postgres.roles import (
     API,
@@ -118,6 +118,16 @@ async def test_each_process_works_under_its_own_role(deployment: Deployment) -> 
     outcome = await bootstrap.replay(deployment.of[REPLAY], None, None, report)
     assert outcome.difference is None
     assert outcome.progress.decisions_count == 3
+
+
+async def test_a_worker_may_do_all_that_guards_take(deployment: Deployment) -> None:
+    """Some of it comes late: a matcher is dropped when nobody has used it for an hour."""
+    connection = await asyncpg.connect(deployment.of[WORKER].dsn)
+    try:
+        for statement in ("BRING", "READ", "LOCK_RAISED", "RAISE", "ANNOUNCE", "DROP"):
+            await connection.execute(getattr(sql_guards, statement), ["ns"])
+    finally:
+        await connection.close()
 
 
 async def test_only_the_owner_of_the_tables_makes_keys(deployment: Deployment) -> None:

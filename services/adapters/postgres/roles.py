@@ -64,7 +64,7 @@ GRANTS: Mapping[str, Grants] = {
     "workers": Grants(_CHANGE),
     "shard_offsets": Grants(_CHANGE, _READ, replay=_READ),
     "dead_letters": Grants("SELECT, INSERT, DELETE", _READ),
-    "claims": Grants(_CHANGE),
+    "claims": Grants(_ALL),
     "journal": Grants(_ADD, replay=_READ, prune=_CUT),
     "checkpoints": Grants("SELECT, INSERT, DELETE", replay=_READ),
     "checkpoint_parts": Grants("SELECT, INSERT, DELETE", replay=_READ),
