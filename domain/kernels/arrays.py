@@ -386,8 +386,8 @@ class Scratch(NamedTuple):
     flags: np.ndarray  # uint8[N]
     flag_words: np.ndarray  # uint64[N / 8]: the same memory
     touched: np.ndarray  # int32[N]: rows with a raw score by counts other than 0
-    bound: np.ndarray  # int32[N]: the upper bound of each row, in whole scores; -1: refused
-    block_highest: np.ndarray  # int32[N / SPAN]
+    bound: np.ndarray  # int16[N]: the upper bound of each row, in whole scores; -1: refused
+    block_highest: np.ndarray  # int16[N / SPAN]
     block_tie: np.ndarray  # uint64[N / SPAN]: the smallest tie among the highest bounds; 0: unknown
     rated: np.ndarray  # int32[PARTS_MAX]: columns of which the pod asks
     rate: np.ndarray  # float64[PARTS_MAX]: what the pod loses per unit of ``loss`` in each of them

@@ -25,13 +25,13 @@ _TOUCHED_SHARE = 8
 @function
 def _refuse_domain(domain, refused, bound):  # type: ignore[no-untyped-def]
     for i in range(len(bound)):
-        bound[i] = np.int32(-1) if domain[i] == refused else bound[i]
+        bound[i] = np.int16(-1) if domain[i] == refused else bound[i]
 
 
 @function
 def _refuse_missing(domain, bound):  # type: ignore[no-untyped-def]
     for i in range(len(bound)):
-        bound[i] = np.int32(-1) if domain[i] < 0 else bound[i]
+        bound[i] = np.int16(-1) if domain[i] < 0 else bound[i]
 
 
 @function
@@ -39,7 +39,7 @@ def _refuse_by_sums(domain, sums, low, high, bound):  # type: ignore[no-untyped-
     for i in range(len(bound)):
         count = sums[max(domain[i], 0)]
         refused = (domain[i] >= 0) & ((count < low) | (count > high))
-        bound[i] = np.int32(-1) if refused else bound[i]
+        bound[i] = np.int16(-1) if refused else bound[i]
 
 
 @function
@@ -159,14 +159,14 @@ def _find_touched(groups, counters, g, s, count, scratch):  # type: ignore[no-un
 @function
 def _add(share, bound):  # type: ignore[no-untyped-def]
     for i in range(len(bound)):
-        bound[i] += share if bound[i] >= 0 else np.int32(0)
+        bound[i] += share if bound[i] >= 0 else np.int16(0)
 
 
 @function
 def _add_scores(counted, kind, low, high, weight, bound):  # type: ignore[no-untyped-def]
     for i in range(len(bound)):
-        share = np.int32(weight * counted_score(kind, counted[i], low, high))
-        bound[i] += share if bound[i] >= 0 else np.int32(0)
+        share = np.int16(weight * counted_score(kind, counted[i], low, high))
+        bound[i] += share if bound[i] >= 0 else np.int16(0)
 
 
 @function
@@ -177,14 +177,14 @@ def _copy_feasible(bound, feasible):  # type: ignore[no-untyped-def]
 
 @inner
 def add_counts(columns, groups, counters, g, explains, scratch):  # type: ignore[no-untyped-def]
-    """Refuse rows in ``scratch.bound``, int32[N], by a group's rules, and add its scores by counts.
+    """Refuse rows in ``scratch.bound``, int16[N], by a group's rules, and add its scores by counts.
 
     ``counting.set_rules`` comes first. With ``explains`` the rows that are refused are counted in
     ``scratch.histogram``. Cost: O(N) per rule and value, 8 rows at once, or one at once where many count.
     """
     count = columns.rows_count[0]
     bound = scratch.bound[:count]
-    left = _count_feasible(bound) if explains else 0
+    left = _count_feasible(bound) if explains and groups.rule_count[g] > 0 else 0
     for r in range(groups.rule_count[g]):
         c = groups.rule_counter[g, r]
         for lacks in range(1, -1, -1):
@@ -210,11 +210,11 @@ def add_counts(columns, groups, counters, g, explains, scratch):  # type: ignore
         if touched < 0:
             _add_scores(scratch.counted[s, :count], kind, low, high, weight, bound)
         else:
-            usual = np.int32(weight * counted_score(kind, np.int64(0), low, high))
+            usual = np.int16(weight * counted_score(kind, np.int64(0), low, high))
             if usual != 0:
                 _add(usual, bound)
             for i in range(touched):
                 row = scratch.touched[i]
                 bound[row] += (
-                    np.int32(weight * counted_score(kind, scratch.counted[s, row], low, high)) - usual
+                    np.int16(weight * counted_score(kind, scratch.counted[s, row], low, high)) - usual
                 )

@@ -46,7 +46,7 @@ def _copy(source, target):  # type: ignore[no-untyped-def]
 @function
 def _gather(source, rows, target):  # type: ignore[no-untyped-def]
     for i in range(len(target)):
-        target[i] = max(source[rows[i]], np.float32(-1.0))
+        target[i] = max(source[np.uint32(rows[i])], np.float32(-1.0))
 
 
 @function
@@ -116,23 +116,25 @@ def _any(flags):  # type: ignore[no-untyped-def]
 
 
 @function
-def _store(bound, kept, wide):  # type: ignore[no-untyped-def]
+def _store(bound, kept, own):  # type: ignore[no-untyped-def]
     for i in range(len(bound)):
         kept[i] = np.int16(bound[i])
-        wide[i] = np.int32(bound[i])
+        own[i] = np.int16(bound[i])
 
 
 @function
-def _widen(kept, wide):  # type: ignore[no-untyped-def]
-    for i in range(len(wide)):
-        wide[i] = np.int32(kept[i])
+def _take(kept, own):  # type: ignore[no-untyped-def]
+    for i in range(len(own)):
+        own[i] = kept[i]
 
 
 @function
-def _scatter(bound, rows, kept, wide):  # type: ignore[no-untyped-def]
+def _scatter(bound, rows, kept, own):  # type: ignore[no-untyped-def]
+    """Write the bounds of some rows. Numbers that may be negative would be asked whether they are."""
     for i in range(len(bound)):
-        kept[rows[i]] = np.int16(bound[i])
-        wide[rows[i]] = np.int32(bound[i])
+        row = np.uint32(rows[i])
+        kept[row] = np.int16(bound[i])
+        own[row] = np.int16(bound[i])
 
 
 @inner
@@ -251,7 +253,7 @@ def sync_row_bounds(columns, groups, bounds, changes, g, scratch):  # type: igno
             bound_rows(columns, groups, bounds, changes, g, False, first, n, scratch)
             _store(scratch.estimate[:n], kept.bound[k, first : first + n], scratch.bound[first : first + n])
     else:
-        _widen(kept.bound[k, :count], scratch.bound[:count])
+        _take(kept.bound[k, :count], scratch.bound[:count])
         while known < length:
             n = min(BLOCK, length - known, RECENT_MAX - known % RECENT_MAX)
             bound_rows(columns, groups, bounds, changes, g, True, known, n, scratch)

@@ -40,7 +40,7 @@ _WEIGHT_MAX = 1_000.0
 """Sums of whole scores with whole weights up to 1,000 are exact in float32."""
 
 _WEIGHTS_MAX = 160.0
-"""Terms that weigh 160 together add at most 16,000 to a bound, which is kept as int16."""
+"""Scores that weigh 160 together add at most 16,000 to a bound, which is an int16."""
 
 _LAST_TIE = 0xFFFF_FFFF_FFFF_FFFF
 
@@ -65,6 +65,7 @@ def has_whole_bounds(groups, g):  # type: ignore[no-untyped-def]
             bounded = bounded and _is_whole_weight(groups.part_weight[g, p])
     for s in range(groups.counted_count[g]):
         bounded = bounded and _is_whole_weight(groups.counted_weight[g, s])
+        weights += groups.counted_weight[g, s]
     return bounded and weights <= _WEIGHTS_MAX and balanced <= 1  # ``bounds.even`` is of one term
 
 
@@ -75,8 +76,8 @@ def _is_whole_weight(weight):  # type: ignore[no-untyped-def]
 
 @function
 def _highest(bound):  # type: ignore[no-untyped-def]
-    """Return the highest of int32[n]: by itself and of whole numbers, or no vector instructions are made."""
-    highest = np.int32(-1)
+    """Return the highest of int16[n]: by itself and of whole numbers, or no vector instructions are made."""
+    highest = np.int16(-1)
     for i in range(len(bound)):
         highest = max(highest, bound[i])
     return highest
@@ -84,12 +85,9 @@ def _highest(bound):  # type: ignore[no-untyped-def]
 
 @function
 def _set_highest(bound, highest):  # type: ignore[no-untyped-def]
-    """Write the highest of each span of int32[n]: spans are short, as few of them hold rows of the best."""
+    """Write the highest of each span of int16[n]: spans are short, as few of them hold rows of the best."""
     for b in range(len(highest)):
-        found = np.int32(-1)
-        for i in range(b * SPAN, min((b + 1) * SPAN, len(bound))):
-            found = max(found, bound[i])
-        highest[b] = found
+        highest[b] = _highest(bound[b * SPAN : min((b + 1) * SPAN, len(bound))])
 
 
 @function

@@ -24,6 +24,12 @@ MASK = (1 << 64) - 1
 ONE = 1 << 20
 COLUMN = 1
 
+STATIC = (1 << 14) - 1
+"""What static plugins say of each row: the most with which whole scores have bounds by the row."""
+
+WEIGHTS_MAX = 160
+"""Scores that weigh more together have none."""
+
 
 @dataclass
 class Counter:
@@ -163,7 +169,7 @@ class World:
         totals = {}
         for row in feasible:
             share = (self.free(row) - slot.asks) * 100.0 / self.room[row] if self.room[row] else 0.0
-            totals[row] = math.floor(share) * ONE if self.whole else round(share * ONE)
+            totals[row] = STATIC * ONE + (math.floor(share) * ONE if self.whole else round(share * ONE))
         for kind, weight, values in slot.scores:
             for row, score in self.by_counts(kind, values, feasible).items():
                 totals[row] += round(weight * score * ONE)
@@ -236,7 +242,7 @@ def draw_slot(dice: random.Random, counters: int) -> Slot:
             required = sized and dice.random() < 0.5
             by_row = sized and dice.random() < 0.3
             values.append(Value(dice.randrange(counters), dice.choice((1, 1, 3)), sized, by_row, required))
-        scores.append((kind, float(dice.choice((1, 2))), values))
+        scores.append((kind, float(dice.choice((1, 1, 2, 2, 79, 300))), values))
     return Slot(dice.choice((0, 1, 3)), rules, scores, dice.getrandbits(64))
 
 
@@ -249,7 +255,7 @@ def groups_of(world: World, width: int) -> kernel.Groups:
     groups = kernel.Groups(
         **{name: np.zeros((count, *shape), dtype) for name, (shape, dtype) in SLOT_FIELDS.items()},
         static_code=np.zeros((1, width), dtype=np.int16),
-        static_score=np.zeros((1, width), dtype=np.int64),
+        static_score=np.full((1, width), STATIC * ONE),
         static_raw=np.zeros((1, 1, width)),
         static_position=np.zeros((1, kernel.STATIC_MAX + 1), dtype=np.int32),
         static_constant=np.zeros(1, dtype=np.int64),
@@ -383,9 +389,15 @@ def place(world: World, sequence: list[int]) -> kernel.Placed:
         placed,
         scratch_for(np.array(sequence, dtype=np.int32), slots, blocks=1, width=width, variances=0, counted=2),
     )
-    if any(world.slots[g].rules or world.slots[g].scores for g in sequence):
+    if any(has_bounds(world.slots[g]) for g in sequence):
         assert (groups.row_bounds.owner >= 0).any() == world.whole
     return placed
+
+
+def has_bounds(slot: Slot) -> bool:
+    """Say whether a slot's rows have bounds where its scores are whole; it must not have a tree instead."""
+    weights = 1 + sum(weight for _, weight, _ in slot.scores)
+    return bool(slot.rules or slot.scores) and weights <= WEIGHTS_MAX
 
 
 def table(placed: kernel.Placed, attempt: int, which: int) -> dict[int, int]:
