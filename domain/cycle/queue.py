@@ -61,6 +61,7 @@ class Queue:
         self._line_of: dict[str, Line] = {}
         self._lines = LineUp()
         self._changed = self._lines.changed
+        self._looked_at: dict[Line, None] = {}  # lines that changed, and came to their places by asking
         self._backing_off = Dues(self._backs_off)
         self._waking = Waking(state)
         self.blocked = Blocked()
@@ -321,9 +322,14 @@ class Queue:
 
     @property
     def has_work(self) -> bool:
-        """Whether any pod has a turn to come."""
-        self._settle()
-        return bool(self._lines or self._newly_held)
+        """Whether any pod has a turn to come, or a gang has changed, which may then have one.
+
+        To ask decides nothing, since a replay does not ask when its worker did: what the lines that changed
+        lead to is seen when pods are drawn.
+        """
+        self._looked_at |= self._changed
+        self._lines.settle()
+        return bool(self._lines or self._newly_held or self.gangs.has_changed)
 
     def _settle(self) -> None:
         """Bring the lines that changed to their places."""
@@ -331,9 +337,8 @@ class Queue:
             self._newly_held.pop(group.key, None)
             if group.held_by:  # it is to be told why, though no pod of it may be fresh
                 self._newly_held[group.key] = None
-        if not self._changed:
-            return
-        for group in {line.group: None for line in self._changed if line.fresh and line.group.parked}:
+        lines, self._looked_at = {**self._looked_at, **self._changed}, {}
+        for group in {line.group: None for line in lines if line.fresh and line.group.parked}:
             if self._is_outdated(group):
                 self._activate(group)
         self._lines.settle()

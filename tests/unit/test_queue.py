@@ -256,3 +256,19 @@ def test_a_restored_pod_is_tried_once_and_is_no_news(scheduler: Scheduler) -> No
     result = scheduler.cycle()
     assert (len(result.attempts), result.verdicts) == (1, [])
     assert not scheduler.has_work
+
+
+@pytest.mark.parametrize("is_asked", [False, True], ids=["unasked", "asked"])
+def test_to_ask_whether_there_is_work_changes_nothing(is_asked: bool) -> None:
+    """A worker asks between two batches, and a replay of these does not."""
+    scheduler = Scheduler(BUILT_IN_PROFILES, seed=1, backoff_ms=(1_000, 10_000))
+    scheduler.fold(NodeUpserted(node("a", cpu=2_000)))
+    scheduler.fold(PodUpserted(pod("p", LARGE)))
+    assert list(failed(scheduler.cycle(100))) == ["p"]
+    scheduler.fold(NodeUpserted(node("b")))
+    scheduler.fold(PodUpserted(pod("fresh", LARGE)))
+    if is_asked:
+        assert scheduler.has_work
+    scheduler.fold(PodDeleted("default", "fresh"))
+    assert placed(scheduler.cycle(200)) == {}, "it backs off: no pod is left that came since"
+    assert placed(scheduler.cycle(1_100)) == {"p": "b"}
