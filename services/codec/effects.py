@@ -16,7 +16,7 @@ import msgspec
 
 from services.codec.feed import FeedEvent, pack_feed
 from services.ports.journal import JournalRow, Lane, pack_order
-from services.ports.ledger import CommitBatch, NodeFact, PendingPod, PlacementOpened
+from services.ports.ledger import CommitBatch, NodeFact, PendingPod, PlacementOpened, UsageRow
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _HASH_BYTES = 8
@@ -57,7 +57,7 @@ def effects_of(batch: CommitBatch) -> dict[str, str]:
         ("dead letters", batch.dead_letters),
         ("profiles", batch.profiles),
         ("configuration", batch.config),
-        ("usage", [msgspec.to_builtins(row, str_keys=True) for row in batch.usage]),
+        ("usage", [_measured(row) for row in batch.usage]),
     )
     return {kind: _hash(rows) for kind, rows in kinds if rows}
 
@@ -83,6 +83,11 @@ def _spec(fact: NodeFact) -> NodeFact:
 
 def _placed(placed: PlacementOpened) -> tuple[Any, ...]:
     return placed.shard, placed.seq, placed.adopted, placed.life
+
+
+def _measured(row: UsageRow) -> tuple[Any, ...]:
+    """Return a row without what it had seen of others: who followed a measurement had seen something else."""
+    return msgspec.to_builtins(row.record, str_keys=True), row.sent_by
 
 
 def _waiting(pod: PendingPod) -> tuple[Any, ...]:
