@@ -322,25 +322,25 @@ class Queue:
 
     @property
     def has_work(self) -> bool:
-        """Whether any pod has a turn to come, or a gang has changed, which may then have one.
+        """Whether any pod has a turn to come."""
+        self._settle(draws=False)
+        return bool(self._lines or self._newly_held)
 
-        To ask decides nothing, since a replay does not ask when its worker did: what the lines that changed
-        lead to is seen when pods are drawn.
+    def _settle(self, *, draws: bool) -> None:
+        """Bring the lines that changed to their places; to draw, have fresh pods wake their parked groups.
+
+        Who only asks for work wakes none: a replay does not ask when its worker did.
         """
-        self._looked_at |= self._changed
-        self._lines.settle()
-        return bool(self._lines or self._newly_held or self.gangs.has_changed)
-
-    def _settle(self) -> None:
-        """Bring the lines that changed to their places."""
         for group in self.gangs.renew() if self.gangs.has_changed else ():
             self._newly_held.pop(group.key, None)
             if group.held_by:  # it is to be told why, though no pod of it may be fresh
                 self._newly_held[group.key] = None
-        lines, self._looked_at = {**self._looked_at, **self._changed}, {}
-        for group in {line.group: None for line in lines if line.fresh and line.group.parked}:
-            if self._is_outdated(group):
-                self._activate(group)
+        self._looked_at |= self._changed
+        if draws:
+            for group in {line.group: None for line in self._looked_at if line.fresh and line.group.parked}:
+                if self._is_outdated(group):
+                    self._activate(group)
+            self._looked_at.clear()
         self._lines.settle()
 
     def _is_outdated(self, group: WaitingGroup) -> bool:
@@ -370,7 +370,7 @@ class Queue:
         room was only taken away since. They wait for their turn like any other, though they are only refused
         then. A group that is held because its profile changed is told without a fresh pod, too.
         """
-        self._settle()
+        self._settle(draws=True)
         # When gangs were looked at, and so in which order these came here, depends on where a batch was cut.
         newly_held = sorted(self._newly_held, key=lambda which: self.groups[which].oldest())
         held: dict[GroupKey, list[str]] = {which: [] for which in newly_held}
