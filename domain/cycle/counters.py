@@ -378,11 +378,11 @@ class CounterTable:
             for name in _TYPES
             for old in (getattr(self.arrays, name),)
         }
-        self.arrays = self.arrays._replace(**wider)
+        self.arrays = self.arrays.replace(**wider)
         self._free.extend(range(count - 1, before - 1, -1))
 
     def _renew_arrays(self) -> None:
-        self.arrays = self.arrays._replace(domain=self._domains.domain, eligible=self._domains.eligible)
+        self.arrays = self.arrays.replace(domain=self._domains.domain, eligible=self._domains.eligible)
         self._reserve()
 
     def _reserve(self) -> None:
@@ -397,4 +397,4 @@ class CounterTable:
         spans = [(int(arrays.first[number]), int(arrays.length[number])) for number in numbers]
         nobodys = self._domains.capacity_max
         arrays.first[numbers] = self._cells.lay_out(spans, nobodys=nobodys, more=more)
-        self.arrays = arrays._replace(sums=self._cells.sums, has_nodes=self._cells.has_nodes)
+        self.arrays = arrays.replace(sums=self._cells.sums, has_nodes=self._cells.has_nodes)

@@ -160,7 +160,7 @@ class GangPlacer(Placer):
         first = len(self.result.attempts)
         waiting = [at for at, (key, _) in enumerate(tried) if key not in but]
         nobody = part_of(placed, np.array(waiting, dtype=np.int64))
-        nobody = nobody._replace(row=np.full_like(nobody.row, -1))
+        nobody = nobody.replace(row=np.full_like(nobody.row, -1))
         self._take_over([tried[at] for at in waiting], programs, nobody, is_undone=True)
         missing, group = tried[int((placed.row >= 0).argmin())]
         why = self.result.attempts[first + list(programs).index(group.key)]

@@ -50,7 +50,7 @@ def room_for(pods: int, programs: Collection[Program], slots: int) -> kernel.Pla
 
 def part_of(placed: kernel.Placed, at: np.ndarray | slice) -> kernel.Placed:
     """Return the kernel's output for some of its pods."""
-    return placed._replace(row=placed.row[at], score=placed.score[at], devices=placed.devices[at])
+    return placed.replace(row=placed.row[at], score=placed.score[at], devices=placed.devices[at])
 
 
 def indices_of(bits: int) -> tuple[int, ...]:

@@ -209,7 +209,7 @@ class _Trial:
         if without:
             code = self._asked.static_code.copy()
             code[without] = 1  # any but 0 refuses
-            self._asked = self._asked._replace(static_code=code)
+            self._asked = self._asked.replace(static_code=code)
         self._sets = sets_of(victims.sets, budgets.allowed)
         self._priority = below
         self._band = victims.band(self._priority)

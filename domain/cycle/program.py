@@ -41,77 +41,11 @@ OTHER_DOMAIN = Reason("gang-domain", unresolvable=True)
 OTHERS = "others"
 """The reason of nodes whose own codes are too many, or too long, to be told."""
 
-_I, _L, _F = np.int32, np.int64, np.float64
-SLOT_FIELDS: dict[str, tuple[tuple[int, ...], type]] = {
-    "static_part": ((), _I),
-    "tree_of": ((), _I),
-    "base_of": ((), _I),
-    "salt": ((), np.uint64),
-    "limit_count": ((), _I),
-    "limit_position": ((kernel.LIMITS_MAX,), _I),
-    "limit_width": ((kernel.LIMITS_MAX,), _I),
-    "limit_column": ((kernel.LIMITS_MAX, kernel.LIMIT_COLUMNS_MAX), _I),
-    "limit_value": ((kernel.LIMITS_MAX,), _L),
-    "limit_capacity": ((kernel.LIMITS_MAX,), _I),
-    "limit_percent": ((kernel.LIMITS_MAX,), _F),
-    "fit_position": ((), _I),
-    "demand_count": ((), _I),
-    "demand_column": ((kernel.DEMANDS_MAX,), _I),
-    "demand_value": ((kernel.DEMANDS_MAX,), _L),
-    "add_count": ((), _I),
-    "add_column": ((kernel.ADDS_MAX,), _I),
-    "add_value": ((kernel.ADDS_MAX,), _L),
-    "ask_number": ((), _I),
-    "ask_milli": ((), _I),
-    "raw_count": ((), _I),
-    "raw_kind": ((kernel.RAWS_MAX,), _I),
-    "raw_weight": ((kernel.RAWS_MAX,), _F),
-    "raw_low": ((kernel.RAWS_MAX,), _F),
-    "raw_high": ((kernel.RAWS_MAX,), _F),
-    "raw_low_count": ((kernel.RAWS_MAX,), _I),
-    "raw_high_count": ((kernel.RAWS_MAX,), _I),
-    "term_count": ((), _I),
-    "term_kind": ((kernel.TERMS_MAX,), _I),
-    "term_weight": ((kernel.TERMS_MAX,), _F),
-    "term_first": ((kernel.TERMS_MAX + 1,), _I),
-    "term_number": ((kernel.TERMS_MAX + 1,), _I),
-    "term_measured": ((kernel.TERMS_MAX,), _I),
-    "part_column": ((kernel.PARTS_MAX,), _I),
-    "part_weight": ((kernel.PARTS_MAX,), _F),
-    "part_value": ((kernel.PARTS_MAX,), _L),
-    "number": ((kernel.NUMBERS_MAX,), _F),
-    "variance_count": ((), _I),
-    "variance_column": ((kernel.VARIANCES_MAX,), _I),
-    "variance_value": ((kernel.VARIANCES_MAX,), _L),
-    "variance_measured": ((kernel.VARIANCES_MAX,), _I),
-    "variance_weight": ((kernel.VARIANCES_MAX,), _F),
-    "variance_low": ((kernel.VARIANCES_MAX,), _L),
-    "variance_high": ((kernel.VARIANCES_MAX,), _L),
-    "rule_count": ((), _I),
-    "rule_kind": ((kernel.RULES_MAX,), _I),
-    "rule_position": ((kernel.RULES_MAX,), _I),
-    "rule_counter": ((kernel.RULES_MAX,), _I),
-    "rule_bound": ((kernel.RULES_MAX,), _I),
-    "rule_min_domains": ((kernel.RULES_MAX,), _I),
-    "rule_bootstraps": ((kernel.RULES_MAX,), _I),
-    "rule_missing": ((kernel.RULES_MAX,), _I),
-    "rule_low": ((kernel.RULES_MAX,), _I),
-    "rule_high": ((kernel.RULES_MAX,), _I),
-    "counted_count": ((), _I),
-    "counted_kind": ((kernel.COUNTED_MAX,), _I),
-    "counted_weight": ((kernel.COUNTED_MAX,), _F),
-    "counted_first": ((kernel.COUNTED_MAX + 1,), _I),
-    "counted_low": ((kernel.COUNTED_MAX,), _L),
-    "counted_high": ((kernel.COUNTED_MAX,), _L),
-    "value_counter": ((kernel.VALUES_MAX,), _I),
-    "value_extra": ((kernel.VALUES_MAX,), _I),
-    "value_flags": ((kernel.VALUES_MAX,), _I),
-}
-
 
 def empty_slots(slots: int) -> dict[str, np.ndarray]:
     """Return the arrays of so many slots. Memory is given to what is written, not to what is reserved."""
-    return {name: np.zeros((slots, *shape), dtype=dtype) for name, (shape, dtype) in SLOT_FIELDS.items()}
+    fields = kernel.Groups.fields_by("G")
+    return {name: field.zeros(G=slots) for name, field in fields.items()}
 
 
 Where = tuple[bool, Domain | None]

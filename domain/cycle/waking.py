@@ -152,7 +152,7 @@ class Waking:
                 (found if group.reads_pods else asking.setdefault(group.template.priority, [])).append(group)
         for priority, equals in asking.items() if len(rows) else ():
             room = np.column_stack([self._cleared(row, priority) for row in rows.tolist()])
-            columns = snapshot.columns._replace(
+            columns = snapshot.columns.replace(
                 allocatable=np.ascontiguousarray(room), requested=np.zeros(room.shape, dtype=np.int64)
             )
             places = np.array([self._places[group] for group in equals])

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from domain.kernels import repacking
-from domain.kernels.compiling import entry, function, helper, reordered
+from domain.kernels.compiling import entry, helper, reordered
 from domain.kernels.repacking import draw, draw_below
 
 _SPREAD_TRIES = 100
@@ -107,7 +106,7 @@ def _swell(load, more, share):  # type: ignore[no-untyped-def]
     return total
 
 
-@function
+@helper
 def _has_room(curves, loads, node, kind, left):  # type: ignore[no-untyped-def]
     """Say whether a pod of ``kind`` has its place on a node that one of ``left`` leaves."""
     for t in range(loads.load.shape[1]):
@@ -120,7 +119,7 @@ def _has_room(curves, loads, node, kind, left):  # type: ignore[no-untyped-def]
     return True
 
 
-@function
+@helper
 def _may_be_beside(curves, loads, node, kind, left):  # type: ignore[no-untyped-def]
     """Say whether the rules allow a pod of ``kind`` on a node that one of ``left`` leaves."""
     counts = loads.counts[node]
@@ -147,7 +146,7 @@ def _count(curves, loads, pod, node, sign):  # type: ignore[no-untyped-def]
     loads.held[node] += sign
 
 
-@function
+@helper
 def put(curves, loads, pod, node):  # type: ignore[no-untyped-def]
     """Give a pod a node, and price that again."""
     none = curves.curve[curves.curve.shape[0] - 1]
@@ -156,7 +155,7 @@ def put(curves, loads, pod, node):  # type: ignore[no-untyped-def]
     loads.costs[node] = 1.0 + price(loads.load[node], none, none, curves.share[node])
 
 
-@entry(repacking)
+@entry
 def begin(curves, loads, node):  # type: ignore[no-untyped-def]
     """Put pods where ``node`` (int32[P]) says that they are, N: nowhere."""
     for pod in range(node.shape[0]):
@@ -164,7 +163,7 @@ def begin(curves, loads, node):  # type: ignore[no-untyped-def]
             put(curves, loads, pod, node[pod])
 
 
-@entry(repacking)
+@entry
 def spread(curves, loads, order, nodes, open_count):  # type: ignore[no-untyped-def]
     """Place the waiting pods of ``order`` (int32[Q]), each where the highest points rise least.
 
@@ -196,7 +195,7 @@ def spread(curves, loads, order, nodes, open_count):  # type: ignore[no-untyped-
     return waiting_count
 
 
-@entry(repacking)
+@entry
 def anneal(curves, loads, steps, temperature):  # type: ignore[no-untyped-def]
     """Do so many steps: a step that costs d more is done with the chance exp(-d / temperature).
 

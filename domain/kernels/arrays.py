@@ -14,14 +14,14 @@ Failure codes per (group, row)::
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from domain.kernels.count_arrays import Bases as Bases
 from domain.kernels.count_arrays import Counters as Counters
 from domain.kernels.count_arrays import Effects as Effects
 from domain.kernels.count_arrays import RowBounds as RowBounds
+from domain.kernels.tables import Table, array, table
+from domain.model.limits import devices_per_node_max
 
 DEMANDS_MAX = 11
 ADDS_MAX = 19
@@ -121,21 +121,21 @@ EQUAL_ROWS_FROM = 256
 """A search that scores more rows than this asks for the equal rows to be taken out of the blocks."""
 
 
-class Columns(NamedTuple):
+class Columns(Table):
     """The snapshot's columns.
 
     ``allocatable`` and ``requested`` int64[R, N], ``tie`` uint64[N], ``rows_count`` int64[1]: the rows in
     use. ``devices`` int32[DEVICES_MAX + 2]: see ``devices.py``.
     """
 
-    allocatable: np.ndarray
-    requested: np.ndarray
-    tie: np.ndarray
-    rows_count: np.ndarray
-    devices: np.ndarray
+    allocatable: np.ndarray = array(np.int64, "R", "N")
+    requested: np.ndarray = array(np.int64, "R", "N")
+    tie: np.ndarray = array(np.uint64, "N")
+    rows_count: np.ndarray = array(np.int64, 1)
+    devices: np.ndarray = array(np.int32, devices_per_node_max + 2)
 
 
-class Trees(NamedTuple):
+class Trees(Table):
     """Tournament trees. A tree holds every row of one group, so there are few; the first axis is the tree T.
 
     ``owner`` int32[T] is the slot of the tree's group, or -1. ``used`` int64[T] is the change log's length at
@@ -145,16 +145,16 @@ class Trees(NamedTuple):
     rows per code.
     """
 
-    owner: np.ndarray
-    used: np.ndarray
-    synced: np.ndarray
-    code: np.ndarray
-    score: np.ndarray
-    winner: np.ndarray
-    histogram: np.ndarray
+    owner: np.ndarray = array(np.int32, "T")
+    used: np.ndarray = array(np.int64, "T")
+    synced: np.ndarray = array(np.int64, "T")
+    code: np.ndarray = array(np.int16, "T", "N")
+    score: np.ndarray = array(np.int64, "T", "N")
+    winner: np.ndarray = array(np.int32, "T", "2P")
+    histogram: np.ndarray = array(np.int32, "T", CODES)
 
 
-class Groups(NamedTuple):
+class Groups(Table):
     """Slots of equivalence groups. The first axis is the slot G, or the static part S.
 
     Nothing has an entry per group and row, so thousands of groups keep their slots.
@@ -173,83 +173,83 @@ class Groups(NamedTuple):
     feasible rows, ``raw_low_count`` and ``raw_high_count`` how many rows have them.
     """
 
-    static_part: np.ndarray
-    static_code: np.ndarray
-    static_score: np.ndarray
-    static_raw: np.ndarray
-    static_position: np.ndarray
-    static_constant: np.ndarray  # int64[S]
-    static_whole: np.ndarray  # uint8[S]: its totals are whole scores
-    raw_constant: np.ndarray  # float64[S, RAWS_MAX]
-    raws_varying: np.ndarray  # int32[S]
-    trees: Trees
-    tree_of: np.ndarray
-    row_bounds: RowBounds
-    bases: Bases
-    base_of: np.ndarray  # int32[G]: the base of a slot with rules or values, or -1
-    salt: np.ndarray  # uint64[G]
-    limit_count: np.ndarray  # int32[G]
-    limit_position: np.ndarray  # int32[G, LIMITS_MAX]
-    limit_width: np.ndarray  # int32[G, LIMITS_MAX]: number of columns
-    limit_column: np.ndarray  # int32[G, LIMITS_MAX, LIMIT_COLUMNS_MAX]
-    limit_value: np.ndarray  # int64[G, LIMITS_MAX]
-    limit_capacity: np.ndarray  # int32[G, LIMITS_MAX]: a column
-    limit_percent: np.ndarray  # float64[G, LIMITS_MAX]
-    fit_position: np.ndarray  # int32[G]
-    demand_count: np.ndarray  # int32[G]
-    demand_column: np.ndarray  # int32[G, DEMANDS_MAX]
-    demand_value: np.ndarray  # int64[G, DEMANDS_MAX]
-    add_count: np.ndarray  # int32[G]
-    add_column: np.ndarray  # int32[G, ADDS_MAX]
-    add_value: np.ndarray  # int64[G, ADDS_MAX]
-    ask_number: np.ndarray  # int32[G]: devices
-    ask_milli: np.ndarray  # int32[G]: thousandths of each
-    raw_count: np.ndarray  # int32[G]: static_raw[part, :raw_count] is normalised
-    raw_kind: np.ndarray  # int32[G, RAWS_MAX]: flags
-    raw_weight: np.ndarray  # float64[G, RAWS_MAX]
-    raw_low: np.ndarray  # float64[G, RAWS_MAX]
-    raw_high: np.ndarray  # float64[G, RAWS_MAX]
-    raw_low_count: np.ndarray  # int32[G, RAWS_MAX]
-    raw_high_count: np.ndarray  # int32[G, RAWS_MAX]
-    term_count: np.ndarray  # int32[G]
-    term_kind: np.ndarray  # int32[G, TERMS_MAX]
-    term_weight: np.ndarray  # float64[G, TERMS_MAX]
-    term_first: np.ndarray  # int32[G, TERMS_MAX + 1]: parts of term t are first[t] .. first[t + 1] - 1
-    term_number: np.ndarray  # int32[G, TERMS_MAX + 1]: the same for its numbers
-    term_measured: np.ndarray  # int32[G, TERMS_MAX]: its first column in static_raw
-    part_column: np.ndarray  # int32[G, PARTS_MAX]
-    part_weight: np.ndarray  # float64[G, PARTS_MAX]
-    part_value: np.ndarray  # int64[G, PARTS_MAX]
-    number: np.ndarray  # float64[G, NUMBERS_MAX]
-    variance_count: np.ndarray  # int32[G]
-    variance_column: np.ndarray  # int32[G, VARIANCES_MAX]; of a closeness, its first part
-    variance_value: np.ndarray  # int64[G, VARIANCES_MAX]: what the pod adds; of a closeness, how many parts
-    variance_measured: np.ndarray  # int32[G, VARIANCES_MAX]: its metric in static_raw, or BY_...
-    variance_weight: np.ndarray  # float64[G, VARIANCES_MAX]
-    variance_low: np.ndarray  # int64[G, VARIANCES_MAX]
-    variance_high: np.ndarray  # int64[G, VARIANCES_MAX]
-    rule_count: np.ndarray  # int32[G]
-    rule_kind: np.ndarray  # int32[G, RULES_MAX]
-    rule_position: np.ndarray  # int32[G, RULES_MAX]
-    rule_counter: np.ndarray  # int32[G, RULES_MAX]
-    rule_bound: np.ndarray  # int32[G, RULES_MAX]
-    rule_min_domains: np.ndarray  # int32[G, RULES_MAX]
-    rule_bootstraps: np.ndarray  # int32[G, RULES_MAX]: 0 or 1
-    rule_missing: np.ndarray  # int32[G, RULES_MAX]: 1 where a row without a domain is refused
-    rule_low: np.ndarray  # int32[G, RULES_MAX]: the lowest count that passed when a pod was last placed
-    rule_high: np.ndarray  # int32[G, RULES_MAX]: and the highest
-    counted_count: np.ndarray  # int32[G]: scores by counts that have any value
-    counted_kind: np.ndarray  # int32[G, COUNTED_MAX]
-    counted_weight: np.ndarray  # float64[G, COUNTED_MAX]
-    counted_first: np.ndarray  # int32[G, COUNTED_MAX + 1]: values of score s are first[s] .. first[s + 1] - 1
-    counted_low: np.ndarray  # int64[G, COUNTED_MAX]: extremes over the feasible rows that have a score
-    counted_high: np.ndarray  # int64[G, COUNTED_MAX]
-    value_counter: np.ndarray  # int32[G, VALUES_MAX]
-    value_extra: np.ndarray  # int32[G, VALUES_MAX]: maxSkew - 1
-    value_flags: np.ndarray  # int32[G, VALUES_MAX]
+    static_part: np.ndarray = array(np.int32, "G")
+    static_code: np.ndarray = array(np.int16, "S", "N")
+    static_score: np.ndarray = array(np.int64, "S", "N")
+    static_raw: np.ndarray = array(np.float64, "S", "K", "N")
+    static_position: np.ndarray = array(np.int32, "S", STATIC_MAX + 1)
+    static_constant: np.ndarray = array(np.int64, "S")
+    static_whole: np.ndarray = array(np.uint8, "S")  # its totals are whole scores
+    raw_constant: np.ndarray = array(np.float64, "S", RAWS_MAX)
+    raws_varying: np.ndarray = array(np.int32, "S")
+    trees: Trees = table(Trees)
+    tree_of: np.ndarray = array(np.int32, "G")
+    row_bounds: RowBounds = table(RowBounds)
+    bases: Bases = table(Bases)
+    base_of: np.ndarray = array(np.int32, "G")  # the base of a slot with rules or values, or -1
+    salt: np.ndarray = array(np.uint64, "G")
+    limit_count: np.ndarray = array(np.int32, "G")
+    limit_position: np.ndarray = array(np.int32, "G", LIMITS_MAX)
+    limit_width: np.ndarray = array(np.int32, "G", LIMITS_MAX)  # number of columns
+    limit_column: np.ndarray = array(np.int32, "G", LIMITS_MAX, LIMIT_COLUMNS_MAX)
+    limit_value: np.ndarray = array(np.int64, "G", LIMITS_MAX)
+    limit_capacity: np.ndarray = array(np.int32, "G", LIMITS_MAX)  # a column
+    limit_percent: np.ndarray = array(np.float64, "G", LIMITS_MAX)
+    fit_position: np.ndarray = array(np.int32, "G")
+    demand_count: np.ndarray = array(np.int32, "G")
+    demand_column: np.ndarray = array(np.int32, "G", DEMANDS_MAX)
+    demand_value: np.ndarray = array(np.int64, "G", DEMANDS_MAX)
+    add_count: np.ndarray = array(np.int32, "G")
+    add_column: np.ndarray = array(np.int32, "G", ADDS_MAX)
+    add_value: np.ndarray = array(np.int64, "G", ADDS_MAX)
+    ask_number: np.ndarray = array(np.int32, "G")  # devices
+    ask_milli: np.ndarray = array(np.int32, "G")  # thousandths of each
+    raw_count: np.ndarray = array(np.int32, "G")  # static_raw[part, :raw_count] is normalised
+    raw_kind: np.ndarray = array(np.int32, "G", RAWS_MAX)  # flags
+    raw_weight: np.ndarray = array(np.float64, "G", RAWS_MAX)
+    raw_low: np.ndarray = array(np.float64, "G", RAWS_MAX)
+    raw_high: np.ndarray = array(np.float64, "G", RAWS_MAX)
+    raw_low_count: np.ndarray = array(np.int32, "G", RAWS_MAX)
+    raw_high_count: np.ndarray = array(np.int32, "G", RAWS_MAX)
+    term_count: np.ndarray = array(np.int32, "G")
+    term_kind: np.ndarray = array(np.int32, "G", TERMS_MAX)
+    term_weight: np.ndarray = array(np.float64, "G", TERMS_MAX)
+    term_first: np.ndarray = array(np.int32, "G", TERMS_MAX + 1)  # parts first[t] .. first[t + 1] - 1
+    term_number: np.ndarray = array(np.int32, "G", TERMS_MAX + 1)  # the same for its numbers
+    term_measured: np.ndarray = array(np.int32, "G", TERMS_MAX)  # its first column in static_raw
+    part_column: np.ndarray = array(np.int32, "G", PARTS_MAX)
+    part_weight: np.ndarray = array(np.float64, "G", PARTS_MAX)
+    part_value: np.ndarray = array(np.int64, "G", PARTS_MAX)
+    number: np.ndarray = array(np.float64, "G", NUMBERS_MAX)
+    variance_count: np.ndarray = array(np.int32, "G")
+    variance_column: np.ndarray = array(np.int32, "G", VARIANCES_MAX)  # of a closeness, its first part
+    variance_value: np.ndarray = array(np.int64, "G", VARIANCES_MAX)  # what a pod adds; how many parts
+    variance_measured: np.ndarray = array(np.int32, "G", VARIANCES_MAX)  # in static_raw, or BY_...
+    variance_weight: np.ndarray = array(np.float64, "G", VARIANCES_MAX)
+    variance_low: np.ndarray = array(np.int64, "G", VARIANCES_MAX)
+    variance_high: np.ndarray = array(np.int64, "G", VARIANCES_MAX)
+    rule_count: np.ndarray = array(np.int32, "G")
+    rule_kind: np.ndarray = array(np.int32, "G", RULES_MAX)
+    rule_position: np.ndarray = array(np.int32, "G", RULES_MAX)
+    rule_counter: np.ndarray = array(np.int32, "G", RULES_MAX)
+    rule_bound: np.ndarray = array(np.int32, "G", RULES_MAX)
+    rule_min_domains: np.ndarray = array(np.int32, "G", RULES_MAX)
+    rule_bootstraps: np.ndarray = array(np.int32, "G", RULES_MAX)  # 0 or 1
+    rule_missing: np.ndarray = array(np.int32, "G", RULES_MAX)  # 1 where a row without a domain is refused
+    rule_low: np.ndarray = array(np.int32, "G", RULES_MAX)  # the lowest count that passes now
+    rule_high: np.ndarray = array(np.int32, "G", RULES_MAX)
+    counted_count: np.ndarray = array(np.int32, "G")  # scores by counts that have any value
+    counted_kind: np.ndarray = array(np.int32, "G", COUNTED_MAX)
+    counted_weight: np.ndarray = array(np.float64, "G", COUNTED_MAX)
+    counted_first: np.ndarray = array(np.int32, "G", COUNTED_MAX + 1)  # values first[s] .. first[s + 1] - 1
+    counted_low: np.ndarray = array(np.int64, "G", COUNTED_MAX)  # over the feasible rows that have a score
+    counted_high: np.ndarray = array(np.int64, "G", COUNTED_MAX)
+    value_counter: np.ndarray = array(np.int32, "G", VALUES_MAX)
+    value_extra: np.ndarray = array(np.int32, "G", VALUES_MAX)  # maxSkew - 1
+    value_flags: np.ndarray = array(np.int32, "G", VALUES_MAX)
 
 
-class EqualRows(NamedTuple):
+class EqualRows(Table):
     """Rows that are equal in everything that the scores of one static part read: ties alone decide.
 
     ``row`` int32[N] and ``tie`` uint64[N] hold ``kept`` int64[1] rows in any order. ``at`` int32[N] is the
@@ -258,18 +258,18 @@ class EqualRows(NamedTuple):
     this asks for a new set. ``rest`` int64[1]: how many more searches must ask before one is made.
     """
 
-    row: np.ndarray
-    tie: np.ndarray
-    at: np.ndarray
-    kept: np.ndarray
-    part: np.ndarray
-    free_low: np.ndarray
-    free_high: np.ndarray
-    least: np.ndarray
-    rest: np.ndarray
+    row: np.ndarray = array(np.int32, "N")
+    tie: np.ndarray = array(np.uint64, "N")
+    at: np.ndarray = array(np.int32, "N")
+    kept: np.ndarray = array(np.int64, 1)
+    part: np.ndarray = array(np.int64, 1)
+    free_low: np.ndarray = array(np.int64, "R")
+    free_high: np.ndarray = array(np.int64, "R")
+    least: np.ndarray = array(np.int64, 1)
+    rest: np.ndarray = array(np.int64, 1)
 
 
-class Bounds(NamedTuple):
+class Bounds(Table):
     """What branch and bound knows of rows, and of blocks of ``SPAN`` rows.
 
     Per resource column, for all groups: ``free_low`` and ``free_high`` int64[R, B], the extremes of what is
@@ -287,31 +287,31 @@ class Bounds(NamedTuple):
     former and the latter are right; -1: nothing is.
     """
 
-    free_low: np.ndarray
-    free_high: np.ndarray
-    free: np.ndarray
-    loss: np.ndarray
-    loss_low: np.ndarray
-    base: np.ndarray
-    even: np.ndarray
-    best: np.ndarray
-    refused: np.ndarray
-    recent_free: np.ndarray
-    recent_loss: np.ndarray
-    recent: np.ndarray
-    blocks_synced: np.ndarray
-    synced: np.ndarray
-    equal_rows: EqualRows
+    free_low: np.ndarray = array(np.int64, "R", "B")
+    free_high: np.ndarray = array(np.int64, "R", "B")
+    free: np.ndarray = array(np.float32, "R", "N")
+    loss: np.ndarray = array(np.float32, "R", "N")
+    loss_low: np.ndarray = array(np.float32, "R", "B")
+    base: np.ndarray = array(np.float32, "S", "N")
+    even: np.ndarray = array(np.float32, "S", "N")
+    best: np.ndarray = array(np.float32, "S", "B")
+    refused: np.ndarray = array(np.int32, "S", "B")
+    recent_free: np.ndarray = array(np.float32, "R", RECENT_MAX)
+    recent_loss: np.ndarray = array(np.float32, "R", RECENT_MAX)
+    recent: np.ndarray = array(np.int64, 2)
+    blocks_synced: np.ndarray = array(np.int64, 1)
+    synced: np.ndarray = array(np.int64, "S")
+    equal_rows: EqualRows = table(EqualRows)
 
 
-class ChangeLog(NamedTuple):
+class ChangeLog(Table):
     """Rows changed, in order: ``rows`` int32[L], ``length`` int64[1]."""
 
-    rows: np.ndarray
-    length: np.ndarray
+    rows: np.ndarray = array(np.int32, "L")
+    length: np.ndarray = array(np.int64, 1)
 
 
-class Placed(NamedTuple):
+class Placed(Table):
     """The kernel's output of one call: P pods, at most A attempts (an attempt is a slot's first use).
 
     Per pod: ``row`` int32[P], -1 for no node; ``score`` int64[P], its total; ``devices`` int32[P], as bits.
@@ -333,61 +333,61 @@ class Placed(NamedTuple):
     behind, with their counts ``rule_sum`` int32[A, 2, R, D]. R is the highest number of rules of a slot.
     """
 
-    row: np.ndarray
-    score: np.ndarray
-    devices: np.ndarray
-    attempt_of: np.ndarray
-    top_row: np.ndarray
-    top_score: np.ndarray
-    top_parts: np.ndarray
-    reason_code: np.ndarray
-    reason_count: np.ndarray
-    explained_columns: np.ndarray
-    top_requested: np.ndarray
-    extremes: np.ndarray
-    metrics: np.ndarray
-    exhausted: np.ndarray
-    version: np.ndarray
-    rule_high: np.ndarray
-    rule_domain: np.ndarray
-    rule_sum: np.ndarray
-    hopeless: np.ndarray
-    attempts_count: np.ndarray
-    stops: np.ndarray
-    done: np.ndarray
+    row: np.ndarray = array(np.int32, "P")
+    score: np.ndarray = array(np.int64, "P")
+    devices: np.ndarray = array(np.int32, "P")
+    attempt_of: np.ndarray = array(np.int32, "G")
+    top_row: np.ndarray = array(np.int32, "A", TOP)
+    top_score: np.ndarray = array(np.int64, "A", TOP)
+    top_parts: np.ndarray = array(np.float64, "A", TOP, SCORES_MAX)
+    reason_code: np.ndarray = array(np.int32, "A", 2, REASONS)
+    reason_count: np.ndarray = array(np.int32, "A", 2, REASONS)
+    explained_columns: np.ndarray = array(np.int32, "C")
+    top_requested: np.ndarray = array(np.int64, "A", TOP, "C")
+    extremes: np.ndarray = array(np.float64, "A", EXTREMES_MAX, 2)
+    metrics: np.ndarray = array(np.int64, "A", VARIANCES_MAX, 2)
+    exhausted: np.ndarray = array(np.uint8, "A")
+    version: np.ndarray = array(np.int64, "A")
+    rule_high: np.ndarray = array(np.int32, "A", 2, "R")
+    rule_domain: np.ndarray = array(np.int32, "A", 2, "R", DOMAINS_EXPLAINED)
+    rule_sum: np.ndarray = array(np.int32, "A", 2, "R", DOMAINS_EXPLAINED)
+    hopeless: np.ndarray = array(np.int32, "A")
+    attempts_count: np.ndarray = array(np.int64, 1)
+    stops: np.ndarray = array(np.uint8, "G")
+    done: np.ndarray = array(np.int64, 1)
 
 
-class Scratch(NamedTuple):
+class Scratch(Table):
     """Memory of one call, as the kernel allocates none. V is the number of variances, B of blocks."""
 
-    fits: np.ndarray  # uint8[BLOCK]: which rows of a block are feasible
-    total: np.ndarray  # int64[BLOCK]: totals of a block
-    value: np.ndarray  # float64[BLOCK]: one score of a block
-    one_fits: np.ndarray  # uint8[1]: a block of one row
-    one_total: np.ndarray  # int64[1]
-    work: np.ndarray  # float64[5 + PARTS_MAX, BLOCK]
-    ties: np.ndarray  # uint64[TOP]: tie values of the best rows
-    row: np.ndarray  # int64[1]: the row that was found
-    feasible: np.ndarray  # uint8[N]
-    ranked: np.ndarray  # uint8[N]: feasible rows that a score by counts rates
-    amount: np.ndarray  # float64[N]: such a score before it is rounded
-    counted: np.ndarray  # int64[S, N]: raw scores by counts
-    seen: np.ndarray  # uint8[N + 1]: domains that occur
-    own: np.ndarray  # int64[V, N]: the metric of each row
-    sums: np.ndarray  # int64[V, 4] (``variance.py``); the first is -1 at first
-    growth: np.ndarray  # int64[V, N]: what a pod on each row would add to the variance
-    uses: np.ndarray  # int64[G]: how often each slot is in the rest of the sequence
-    histogram: np.ndarray  # int32[CODES]: rows per code
-    upper_bound: np.ndarray  # float64[B]
-    marks: np.ndarray  # uint8[B], all 0 between two uses
-    estimate: np.ndarray  # float32[BLOCK]: estimated scores of a block
-    share: np.ndarray  # float32[3, BLOCK]
-    doubtful: np.ndarray  # int32[BLOCK]: rows that may lack room
-    flags: np.ndarray  # uint8[N]
-    flag_words: np.ndarray  # uint64[N / 8]: the same memory
-    touched: np.ndarray  # int32[N]: rows with a raw score by counts other than 0
-    bound: np.ndarray  # int16[N]: the upper bound of each row, in whole scores; -1: refused
-    block_highest: np.ndarray  # int16[N / SPAN]
-    block_tie: np.ndarray  # uint64[N / SPAN]: the smallest tie among the highest bounds; 0: unknown
-    rated: np.ndarray  # int32[PARTS_MAX]: columns of which the pod asks
-    rate: np.ndarray  # float64[PARTS_MAX]: what the pod loses per unit of ``loss`` in each of them
+    fits: np.ndarray = array(np.uint8, BLOCK)  # which rows of a block are feasible
+    total: np.ndarray = array(np.int64, BLOCK)  # totals of a block
+    value: np.ndarray = array(np.float64, BLOCK)  # one score of a block
+    one_fits: np.ndarray = array(np.uint8, 1)  # a block of one row
+    one_total: np.ndarray = array(np.int64, 1)
+    work: np.ndarray = array(np.float64, 5 + PARTS_MAX, BLOCK)
+    ties: np.ndarray = array(np.uint64, TOP)  # tie values of the best rows
+    row: np.ndarray = array(np.int64, 1)  # the row that was found
+    feasible: np.ndarray = array(np.uint8, "N")
+    ranked: np.ndarray = array(np.uint8, "N")  # feasible rows that a score by counts rates
+    amount: np.ndarray = array(np.float64, "N")  # such a score before it is rounded
+    counted: np.ndarray = array(np.int64, "S", "N")  # raw scores by counts
+    seen: np.ndarray = array(np.uint8, "N + 1")  # domains that occur
+    own: np.ndarray = array(np.int64, "V", "N")  # the metric of each row
+    sums: np.ndarray = array(np.int64, "V", 4)  # int64[V, 4] (``variance.py``); the first is -1 at first
+    growth: np.ndarray = array(np.int64, "V", "N")  # what a pod on each row would add to the variance
+    uses: np.ndarray = array(np.int64, "G")  # how often each slot is in the rest of the sequence
+    histogram: np.ndarray = array(np.int32, CODES)  # rows per code
+    upper_bound: np.ndarray = array(np.float64, "B")
+    marks: np.ndarray = array(np.uint8, "B")  # uint8[B], all 0 between two uses
+    estimate: np.ndarray = array(np.float32, BLOCK)  # estimated scores of a block
+    share: np.ndarray = array(np.float32, 3, BLOCK)
+    doubtful: np.ndarray = array(np.int32, BLOCK)  # rows that may lack room
+    flags: np.ndarray = array(np.uint8, "N")
+    flag_words: np.ndarray = array(np.uint64, "N / 8")  # the same memory
+    touched: np.ndarray = array(np.int32, "N")  # rows with a raw score by counts other than 0
+    bound: np.ndarray = array(np.int16, "N")  # the upper bound of each row, in whole scores; -1: refused
+    block_highest: np.ndarray = array(np.int16, "B")
+    block_tie: np.ndarray = array(np.uint64, "B")  # the smallest tie among the highest bounds; 0: unknown
+    rated: np.ndarray = array(np.int32, PARTS_MAX)  # columns of which the pod asks
+    rate: np.ndarray = array(np.float64, PARTS_MAX)  # what it loses per unit of ``loss`` in each

@@ -7,8 +7,8 @@ rows. As a tournament tree does, it learns from the change log which rows to loo
 
 from __future__ import annotations
 
-from domain.kernels.arrays import BLOCK
-from domain.kernels.compiling import function, helper, inner
+from domain.kernels.arrays import BLOCK, ChangeLog, Columns, Groups, Scratch
+from domain.kernels.compiling import helper, unit
 from domain.kernels.filtering import filter_row, fit_block
 from domain.kernels.scoring import add_scores, first_counted, set_static
 
@@ -22,7 +22,7 @@ def has_base(groups, g):  # type: ignore[no-untyped-def]
     return groups.base_of[g] >= 0 and groups.raws_varying[groups.static_part[g]] == 0
 
 
-@function
+@helper
 def _copy_flags(source, target):  # type: ignore[no-untyped-def]
     for i in range(len(source)):
         target[i] = source[i]
@@ -35,8 +35,8 @@ def _score(columns, groups, g, first, fits, total, scratch):  # type: ignore[no-
     add_scores(columns, groups, g, 0, first_counted(groups, g), first, fits, total, scratch)
 
 
-@inner
-def sync_base(columns, groups, changes, g, scratch):  # type: ignore[no-untyped-def]
+@unit
+def sync_base(columns: Columns, groups: Groups, changes: ChangeLog, g: int, scratch: Scratch) -> None:
     """Bring a group's base up to date with the change log.
 
     Cost: O(rows changed), or O(N) where these are many.

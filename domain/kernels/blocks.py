@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels.compiling import function, helper
+from domain.kernels.compiling import helper
 from domain.kernels.devices import BUSY_AT, SHARED_AT
 from domain.kernels.filtering import fit_block
 
@@ -25,7 +25,7 @@ def blocks_of(columns, bounds):  # type: ignore[no-untyped-def]
     return (columns.rows_count[0] + span - 1) // span
 
 
-@function
+@helper
 def summarise(allocatable, requested, first, end, free_low, free_high, loss, loss_low, b):  # type: ignore[no-untyped-def]
     """Write the extremes of what is free of one resource in a block, and each row's loss."""
     low = np.int64(1 << 62)
@@ -112,7 +112,7 @@ def fit_rows(columns, groups, bounds, g, first, n, scratch):  # type: ignore[no-
         fit_block(columns, groups, g, first, n, scratch)
 
 
-@function
+@helper
 def _fit_static(static_code, fits):  # type: ignore[no-untyped-def]
     for i in range(len(fits)):
         fits[i] = static_code[i] == 0

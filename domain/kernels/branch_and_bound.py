@@ -27,9 +27,15 @@ from domain.kernels.arrays import (
     TOTAL_ONE,
     UNKNOWN,
     WHOLE,
+    Bounds,
+    ChangeLog,
+    Columns,
+    Groups,
+    Placed,
+    Scratch,
 )
 from domain.kernels.blocks import has_room, span_of, summarise, sync_blocks
-from domain.kernels.compiling import function, helper, inner
+from domain.kernels.compiling import helper, unit
 from domain.kernels.equal_rows import (
     ALL_FIT,
     SOME_FIT,
@@ -98,7 +104,7 @@ def _set_base(columns, groups, bounds, g, row, scratch):  # type: ignore[no-unty
     bounds.base[part, row] = score
 
 
-@function
+@helper
 def _summarise_base(base, static_code, best, refused, b):  # type: ignore[no-untyped-def]
     """Write the highest base of a block, and how many of its rows at home the static filters refuse."""
     highest = np.float32(-np.inf)
@@ -238,7 +244,7 @@ def _best_block(upper_bound, blocks):  # type: ignore[no-untyped-def]
     return best
 
 
-@function
+@helper
 def _mark_promising_rows(base, loss, first, rated, rate, floor, estimate, fits):  # type: ignore[no-untyped-def]
     """Mark the rows of a block whose estimate reaches ``floor``; return how many there are."""
     for i in range(len(base)):
@@ -297,8 +303,18 @@ def _score_promising_rows(columns, groups, bounds, g, b, n, found, scratch):  # 
                     scratch.fits[i] = 0
 
 
-@inner
-def search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch):  # type: ignore[no-untyped-def]
+@unit
+def search(
+    columns: Columns,
+    groups: Groups,
+    bounds: Bounds,
+    changes: ChangeLog,
+    placed: Placed,
+    g: int,
+    attempt: int,
+    wanted: int,
+    scratch: Scratch,
+) -> int:
     """Find the best row of a group that has upper bounds: the answer of ``scan`` without most of its work.
 
     Parameters

@@ -8,13 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from domain.kernels.arrays import CLOSENESS_ONE, METRIC_ONE, UNCOUNTED
-from domain.kernels.compiling import function
+from domain.kernels.compiling import helper
 
 DIVERGENCE_MIN = 1e-12
 """Entropies that differ less from that of equal shares differ by rounding."""
 
 
-@function
+@helper
 def free_share(offered, used):  # type: ignore[no-untyped-def]
     """Return what is free of a resource in whole units of 2^-20 of what is offered."""
     if offered <= 0:
@@ -22,7 +22,7 @@ def free_share(offered, used):  # type: ignore[no-untyped-def]
     return int(np.floor(max(offered - used, 0) * float(METRIC_ONE) / offered))
 
 
-@function
+@helper
 def _judge(offered, requested, added, weight, feasible, judged):  # type: ignore[no-untyped-def]
     """Look at one resource on the feasible rows; return how many these are.
 
@@ -56,7 +56,7 @@ def _judge(offered, requested, added, weight, feasible, judged):  # type: ignore
     return rows
 
 
-@function
+@helper
 def rate_closeness(  # type: ignore[no-untyped-def]
     allocatable, requested, part_column, part_weight, part_value, feasible, work, growth
 ):

@@ -1,53 +1,240 @@
 """How kernels are compiled: once per installation, kept on disk, and anew when any part of a kernel changes.
 
-numba keeps machine code beside the file of the outermost function and looks at that file alone. So an entry
-names the modules whose helpers are compiled into it, and their bytecode and constants become part of the key.
+A *unit* is compiled and kept by itself. Other units call it by its address, which stands in a cell of memory
+that is found by name. So none of them holds a copy of it, none is compiled again when it changes, and several
+processes can compile several units at once. A unit that is called before it is there is compiled by the call,
+or read from disk. All other functions are compiled into the units that call them.
+
+What is kept is found by the bytecode and the constants of a unit and of all that is compiled into it.
 """
+
+# What is taken of numba here is untyped.
+# mypy: disable-error-code="no-untyped-call,untyped-decorator,misc,no-untyped-def"
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import hashlib
+import os
 import sys
+import traceback
 from collections.abc import Callable
-from types import CodeType, FunctionType, ModuleType, TracebackType
-from typing import Any
+from types import CodeType, FunctionType, TracebackType
+from typing import Any, ClassVar, get_args, get_type_hints
 
+import llvmlite.binding as llvm
 import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
 from numba.core import event
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
+from numba.core.typing.templates import AbstractTemplate, infer_global
+from numba.extending import lower_builtin
+
+from domain.kernels.tables import Field, Table, array_type
 
 # No kernel allocates an array, so none counts references: for dozens of arrays that is most of the work.
 _OPTIONS: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy", "_nrt": False}
 
-# Helpers are inlined: to hand over a tuple of two dozen arrays costs more than the work itself.
-helper = numba.njit(inline="always", **_OPTIONS)
-function = numba.njit(**_OPTIONS)
+
+def helper(written: Callable[..., Any]) -> Any:
+    """Compile a function into the units that call it: once, whichever integers they hand over."""
+    dispatcher: Any = numba.njit(**_OPTIONS)(written)
+    typed = dispatcher.get_call_template
+    dispatcher.get_call_template = lambda args, kws: typed([_widened(each) for each in args], kws)
+    return dispatcher
+
+
+def _widened(kind: Any) -> Any:
+    """Return int64 for a literal number and for int32: else each would be compiled by itself."""
+    kind = types.unliteral(kind)
+    return types.int64 if kind == types.int32 else kind
+
 
 # Sums may be added in any order, so that several numbers are added at once.
 reordered = numba.njit(**_OPTIONS, fastmath={"reassoc", "nsz", "contract"})
 
-# Only kernels call these. A wrapper that unpacks all groups from Python would take as long to compile.
-_BARE: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-inner = numba.njit(**_BARE)
+
+def entry(written: Callable[..., Any]) -> Any:
+    """Compile a function that is called from Python, by the types of its arguments, and keep it."""
+    dispatcher: Any = numba.njit(**_OPTIONS)(written)
+    with contextlib.suppress(RuntimeError):  # no directory to write in; ``Compilations.kept_in`` tells
+        dispatcher._cache = _Cache(written)
+    return dispatcher
 
 
-def entry(*modules: ModuleType) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function that is called from Python. ``modules`` are those whose helpers it uses."""
-    key = (_digest(modules), repr(_OPTIONS))
+class Unit:
+    """A function that is compiled and kept by itself, by the types that its annotations name.
 
-    class Cache(FunctionCache):
-        def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
-            return (*super()._index_key(sig, codegen), *key)  # type: ignore[no-untyped-call]
+    Attributes
+    ----------
+    py_func : callable
+        What was written.
+    dispatcher : Dispatcher
+        What numba makes of it; tests call it, with what any kernel would give it.
+    """
 
-    def compiled(written: Callable[..., Any]) -> Any:
-        dispatcher: Any = numba.njit(**_OPTIONS)(written)
-        with contextlib.suppress(RuntimeError):  # no directory to write in; ``Compilations.kept_in`` tells
-            dispatcher._cache = Cache(written)  # type: ignore[no-untyped-call]
-        return dispatcher
+    by_cell: ClassVar[dict[int, Unit]] = {}
 
-    return compiled
+    def __init__(self, written: Callable[..., Any]) -> None:
+        self.py_func = written
+        self.dispatcher: Any = entry(written)
+        self.name = f"berth.{written.__module__}.{written.__qualname__}"
+        self.__doc__ = written.__doc__
+        self._cell = ctypes.c_void_p()  # the address of the compiled function
+        llvm.add_symbol(self.name, ctypes.addressof(self._cell))
+        self.by_cell[ctypes.addressof(self._cell)] = self
+        _register(self)
+
+    @functools.cached_property
+    def signature(self) -> Any:
+        """The numba signature that the annotations name."""
+        hints = get_type_hints(self.py_func, include_extras=True)
+        returned = _type_of(hints.pop("return"))
+        return returned(*(_type_of(hint) for hint in hints.values()))
+
+    def prepare(self) -> None:
+        """Compile the unit, or read it from disk, so that calls find it."""
+        if self._cell.value:
+            return
+        signature = self.signature
+        self.dispatcher.compile(signature)
+        compiled = self.dispatcher.overloads[signature.args]
+        name = compiled.fndesc.llvm_func_name
+        self._cell.value = compiled.library.get_pointer_to_function(name)
+
+    def __call__(self, *args: Any) -> Any:
+        self.prepare()
+        return self.dispatcher(*args)
+
+
+def unit(written: Callable[..., Any]) -> Any:
+    """Make a ``Unit`` of a function. Its annotations name tables, ``int``, ``float``, ``bool`` and arrays."""
+    return Unit(written)
+
+
+def _type_of(hint: Any) -> Any:
+    """Return the numba type of an annotation."""
+    for extra in get_args(hint):
+        if isinstance(extra, Field):
+            return array_type(extra)
+    if isinstance(hint, type) and issubclass(hint, Table):
+        return hint._numba_type_
+    known = {int: types.int64, float: types.float64, bool: types.boolean, type(None): types.none}
+    return known[hint]
+
+
+def _register(called: Unit) -> None:
+    """Tell numba the type of a unit's calls, and how they are compiled."""
+
+    class Template(AbstractTemplate):
+        key = called
+
+        def generic(self, args: Any, kws: Any) -> Any:
+            return called.signature if len(args) == len(called.signature.args) and not kws else None
+
+    infer_global(called, types.Function(Template))
+
+    @lower_builtin(called, types.VarArg(types.Any))
+    def call_by_address(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        module, pointer = builder.module, ir.IntType(8).as_pointer()
+        cell = module.globals.get(called.name) or ir.GlobalVariable(module, pointer, called.name)
+        is_missing = builder.icmp_unsigned("==", builder.load(cell), ir.Constant(pointer, None))
+        with builder.if_then(is_missing, likely=False):
+            kind = ir.FunctionType(ir.VoidType(), [pointer])
+            prepare = module.globals.get(_PREPARE) or ir.Function(module, kind, _PREPARE)
+            builder.call(prepare, [builder.bitcast(cell, pointer)])
+        kind = context.call_conv.get_function_type(signature.return_type, signature.args)
+        address = builder.bitcast(builder.load(cell), kind.as_pointer())
+        _, result = context.call_conv.call_function(
+            builder, address, signature.return_type, signature.args, args
+        )
+        return result
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def _prepare(cell: int) -> None:
+    """Compile the unit that a kernel is about to call: there is no way back into the kernel without it."""
+    try:
+        Unit.by_cell[cell].prepare()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(70)
+
+
+_PREPARE = "berth.prepare"
+llvm.add_symbol(_PREPARE, ctypes.cast(_prepare, ctypes.c_void_p).value)
+
+
+# ---------------------------------------------------------------------------------------------- what is kept
+
+
+class _Cache(FunctionCache):
+    """What is kept of a function, found by what is compiled into it, and not by the file that it is in."""
+
+    def __init__(self, written: Callable[..., Any]) -> None:
+        super().__init__(written)
+        self._written = written
+        self._cache_file: Any = None
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        self._find()
+        return super()._load_overload(sig, target_context)
+
+    def _save_overload(self, sig: Any, data: Any) -> None:
+        self._find()
+        super()._save_overload(sig, data)
+
+    def _find(self) -> None:
+        """Name the files, once all modules are there."""
+        if self._cache_file is None:
+            name = f"{self._written.__module__}.{self._written.__qualname__}"
+            self._cache_file = IndexDataCacheFile(self._cache_path, name, digest_of(self._written))
+
+
+def digest_of(written: Callable[..., Any]) -> str:
+    """Return a hash of what is compiled into a function: bytecode, constants, and calls of other units."""
+    found: list[object] = [repr(_OPTIONS)]
+    seen: set[object] = set()
+    todo: list[Any] = [written]
+    while todo:
+        each = todo.pop()
+        if each in seen:
+            continue
+        seen.add(each)
+        found.append((each.__module__, each.__qualname__, *_parts(each.__code__)))
+        for name in sorted(_names(each.__code__)):
+            value = each.__globals__.get(name)
+            if isinstance(value, Unit):
+                found.append((value.name, str(value.signature)))
+            elif isinstance(value, Dispatcher):
+                found.append((name, repr(value.targetoptions)))
+                todo.append(value.py_func)
+            elif isinstance(value, FunctionType):
+                todo.append(value)
+            elif isinstance(value, int | float | str | tuple | np.generic):
+                found.append((name, repr(value)))
+    return hashlib.blake2b(repr(found).encode(), digest_size=16).hexdigest()
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = [_names(each) for each in code.co_consts if isinstance(each, CodeType)]
+    return set(code.co_names).union(*inner)
+
+
+def _parts(code: CodeType) -> tuple[object, ...]:
+    constants = code.co_consts
+    if constants and isinstance(constants[0], str):  # what is documented does not matter
+        constants = constants[1:]
+    inner = [_parts(each) if isinstance(each, CodeType) else each for each in constants]
+    return (code.co_code, code.co_names, code.co_varnames, inner)
+
+
+# ------------------------------------------------------------------------------------------------ progress
 
 
 class Compilations(event.Listener):
@@ -70,13 +257,13 @@ class Compilations(event.Listener):
         self._done: set[str] = set()
 
     def __enter__(self) -> Compilations:
-        event.register("numba:compile", self)  # type: ignore[no-untyped-call]
+        event.register("numba:compile", self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        event.unregister("numba:compile", self)  # type: ignore[no-untyped-call]
+        event.unregister("numba:compile", self)
 
     @property
     def expected(self) -> int:
@@ -101,21 +288,3 @@ class Compilations(event.Listener):
         name = self._begun.pop()
         if name in self._kernels:
             self._done.add(name)
-
-
-def _digest(modules: tuple[ModuleType, ...]) -> str:
-    """Return a hash of all functions and plain constants of some modules."""
-    found = []
-    for module in modules:
-        for name, value in sorted(vars(module).items()):
-            written = getattr(value, "py_func", value)
-            if isinstance(written, FunctionType):
-                found.append((module.__name__, name, *_parts(written.__code__)))
-            elif isinstance(value, int | float | str) and not name.startswith("__"):
-                found.append((module.__name__, name, value))
-    return hashlib.blake2b(repr(found).encode(), digest_size=16).hexdigest()
-
-
-def _parts(code: CodeType) -> tuple[object, ...]:
-    inner = [_parts(each) if isinstance(each, CodeType) else each for each in code.co_consts]
-    return (code.co_code, code.co_names, code.co_varnames, inner)

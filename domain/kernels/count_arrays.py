@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
+from domain.kernels.tables import Table, array
 
-class Counters(NamedTuple):
+
+class Counters(Table):
     """What placed pods count by domain. C counters, T topologies, M masks of eligible rows, W rows.
 
     ``domain`` int32[T, W] is the domain of a row, -1 where it has none, and ``-2 - d`` where it has none and
@@ -18,44 +18,44 @@ class Counters(NamedTuple):
     ``version`` grows with each change.
     """
 
-    domain: np.ndarray
-    eligible: np.ndarray  # uint8[M, W]
-    topology: np.ndarray  # int32[C]
-    mask: np.ndarray  # int32[C]
-    first: np.ndarray  # int64[C]
-    length: np.ndarray  # int32[C]
-    sums: np.ndarray  # int32[D]
-    has_nodes: np.ndarray  # uint8[D]
-    total: np.ndarray  # int64[C]
-    version: np.ndarray  # int64[C]
+    domain: np.ndarray = array(np.int32, "T", "W")
+    eligible: np.ndarray = array(np.uint8, "M", "W")
+    topology: np.ndarray = array(np.int32, "C")
+    mask: np.ndarray = array(np.int32, "C")
+    first: np.ndarray = array(np.int64, "C")
+    length: np.ndarray = array(np.int32, "C")
+    sums: np.ndarray = array(np.int32, "D")
+    has_nodes: np.ndarray = array(np.uint8, "D")
+    total: np.ndarray = array(np.int64, "C")
+    version: np.ndarray = array(np.int64, "C")
 
 
-class Effects(NamedTuple):
+class Effects(Table):
     """What a pod of a slot adds to counters once it is placed.
 
     Slot ``g`` adds ``weight[e]`` to ``counter[e]`` for every e in ``first[g] .. first[g + 1] - 1``.
     """
 
-    first: np.ndarray  # int32[G + 1]
-    counter: np.ndarray  # int32[E]
-    weight: np.ndarray  # int32[E]
+    first: np.ndarray = array(np.int32, "G + 1")
+    counter: np.ndarray = array(np.int32, "E")
+    weight: np.ndarray = array(np.int32, "E")
 
 
-class Bases(NamedTuple):
+class Bases(Table):
     """Bases B (``bases``): ``fits`` uint8[B, N], ``total`` int64[B, N], ``synced`` int64[B] as in trees."""
 
-    fits: np.ndarray
-    total: np.ndarray
-    synced: np.ndarray
+    fits: np.ndarray = array(np.uint8, "B", "N")
+    total: np.ndarray = array(np.int64, "B", "N")
+    synced: np.ndarray = array(np.int64, "B")
 
 
-class RowBounds(NamedTuple):
+class RowBounds(Table):
     """Bounds by the row, kept from one turn of a group to its next. The first axis is the place K.
 
     A slot's place is its number modulo K, so some slots may share one. ``owner`` int32[K] is the slot whose
     bounds ``bound`` int16[K, N] are, negative where a row is refused. ``synced`` int64[K] as in trees.
     """
 
-    owner: np.ndarray
-    synced: np.ndarray
-    bound: np.ndarray
+    owner: np.ndarray = array(np.int32, "K")
+    synced: np.ndarray = array(np.int64, "K")
+    bound: np.ndarray = array(np.int16, "K", "N")

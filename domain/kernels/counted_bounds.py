@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels.arrays import AFFINITY_SCORE, RULE
-from domain.kernels.compiling import function, helper, inner
+from domain.kernels.arrays import AFFINITY_SCORE, RULE, Columns, Counters, Groups, Scratch
+from domain.kernels.compiling import helper, unit
 from domain.kernels.counting import counted_score, set_counted
 
 _DOMAINS_LISTED = 64
@@ -22,19 +22,19 @@ _TOUCHED_SHARE = 8
 """Score all rows anew where counts touch more than 1 in 8."""
 
 
-@function
+@helper
 def _refuse_domain(domain, refused, bound):  # type: ignore[no-untyped-def]
     for i in range(len(bound)):
         bound[i] = np.int16(-1) if domain[i] == refused else bound[i]
 
 
-@function
+@helper
 def _refuse_missing(domain, bound):  # type: ignore[no-untyped-def]
     for i in range(len(bound)):
         bound[i] = np.int16(-1) if domain[i] < 0 else bound[i]
 
 
-@function
+@helper
 def _refuse_by_sums(domain, sums, low, high, bound):  # type: ignore[no-untyped-def]
     for i in range(len(bound)):
         count = sums[max(domain[i], 0)]
@@ -42,7 +42,7 @@ def _refuse_by_sums(domain, sums, low, high, bound):  # type: ignore[no-untyped-
         bound[i] = np.int16(-1) if refused else bound[i]
 
 
-@function
+@helper
 def _count_feasible(bound):  # type: ignore[no-untyped-def]
     found = 0
     for i in range(len(bound)):
@@ -89,19 +89,19 @@ def set_counted_of(groups, counters, g, row, scratch):  # type: ignore[no-untype
             scratch.counted[s, row] = _raw_of(groups, counters, g, s, row)
 
 
-@function
+@helper
 def _clear(flags):  # type: ignore[no-untyped-def]
     for i in range(len(flags)):
         flags[i] = 0
 
 
-@function
+@helper
 def _mark(flags):  # type: ignore[no-untyped-def]
     for i in range(len(flags)):
         flags[i] = 1
 
 
-@function
+@helper
 def _mark_touched(domain, sums, flags):  # type: ignore[no-untyped-def]
     """Mark all rows but those whose domain has the row's own number and counts nothing."""
     for i in range(len(flags)):
@@ -156,27 +156,29 @@ def _find_touched(groups, counters, g, s, count, scratch):  # type: ignore[no-un
     return touched
 
 
-@function
+@helper
 def _add(share, bound):  # type: ignore[no-untyped-def]
     for i in range(len(bound)):
         bound[i] += share if bound[i] >= 0 else np.int16(0)
 
 
-@function
+@helper
 def _add_scores(counted, kind, low, high, weight, bound):  # type: ignore[no-untyped-def]
     for i in range(len(bound)):
         share = np.int16(weight * counted_score(kind, counted[i], low, high))
         bound[i] += share if bound[i] >= 0 else np.int16(0)
 
 
-@function
+@helper
 def _copy_feasible(bound, feasible):  # type: ignore[no-untyped-def]
     for i in range(len(bound)):
         feasible[i] = bound[i] >= 0
 
 
-@inner
-def add_counts(columns, groups, counters, g, explains, scratch):  # type: ignore[no-untyped-def]
+@unit
+def add_counts(
+    columns: Columns, groups: Groups, counters: Counters, g: int, explains: bool, scratch: Scratch
+) -> None:
     """Refuse rows in ``scratch.bound``, int16[N], by a group's rules, and add its scores by counts.
 
     ``counting.set_rules`` comes first. With ``explains`` the rows that are refused are counted in

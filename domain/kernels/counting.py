@@ -25,8 +25,12 @@ from domain.kernels.arrays import (
     SPREAD,
     SPREAD_SCORE,
     UNCOUNTED,
+    Columns,
+    Counters,
+    Groups,
+    Scratch,
 )
-from domain.kernels.compiling import function, helper, inner
+from domain.kernels.compiling import helper, unit
 
 
 @helper
@@ -61,7 +65,7 @@ def version_of(groups, counters, g):  # type: ignore[no-untyped-def]
 # ----------------------------------------------------------------------------------------------- rules
 
 
-@function
+@helper
 def _minimum(sums, has_nodes, min_domains):  # type: ignore[no-untyped-def]
     """Return the lowest count of the domains with an eligible node; 0 where these are too few."""
     least = COUNT_MAX
@@ -73,7 +77,7 @@ def _minimum(sums, has_nodes, min_domains):  # type: ignore[no-untyped-def]
     return least if domains >= min_domains and domains > 0 else 0
 
 
-@inner
+@helper
 def set_rules(groups, counters, g):  # type: ignore[no-untyped-def]
     """Write between which counts the rules of a group pass a domain, as of now.
 
@@ -105,7 +109,7 @@ def set_rules(groups, counters, g):  # type: ignore[no-untyped-def]
         groups.rule_high[g, r] = min(high, np.int64(COUNT_MAX))
 
 
-@function
+@helper
 def _fit_rule(domain, sums, low, high, passes_missing, fits):  # type: ignore[no-untyped-def]
     for i in range(len(fits)):
         count = sums[max(domain[i], 0)]
@@ -152,7 +156,7 @@ def rule_code(groups, counters, g, row, code):  # type: ignore[no-untyped-def]
     return code
 
 
-@inner
+@helper
 def write_rules(groups, counters, placed, g, attempt, which):  # type: ignore[no-untyped-def]
     """Write what the rules of a group saw into reason table ``which`` of an attempt.
 
@@ -187,13 +191,13 @@ def is_hopeless_by_rules(groups, counters, g, row):  # type: ignore[no-untyped-d
 # ---------------------------------------------------------------------------------------------- values
 
 
-@function
+@helper
 def _drop_missing(domain, ranked):  # type: ignore[no-untyped-def]
     for i in range(len(ranked)):
         ranked[i] &= domain[i] >= 0
 
 
-@function
+@helper
 def _size(domain, ranked, seen):  # type: ignore[no-untyped-def]
     """Return how many domains the ranked rows count in, rows that count in none being one more together.
 
@@ -209,7 +213,7 @@ def _size(domain, ranked, seen):  # type: ignore[no-untyped-def]
     return size
 
 
-@function
+@helper
 def _rows_of(ranked):  # type: ignore[no-untyped-def]
     rows = 0
     for i in range(len(ranked)):
@@ -217,20 +221,20 @@ def _rows_of(ranked):  # type: ignore[no-untyped-def]
     return rows
 
 
-@function
+@helper
 def _add_sized(domain, sums, weight, extra, amount):  # type: ignore[no-untyped-def]
     for i in range(len(amount)):
         value = sums[max(domain[i], 0)] * weight + extra
         amount[i] += value if domain[i] >= 0 else 0.0
 
 
-@function
+@helper
 def _add_plain(domain, sums, amount):  # type: ignore[no-untyped-def]
     for i in range(len(amount)):
         amount[i] += sums[max(domain[i], 0)] if domain[i] >= 0 else 0.0
 
 
-@function
+@helper
 def _to_whole(amount, ranked, counted):  # type: ignore[no-untyped-def]
     """Round amounts to whole numbers, halves up: amounts of spread are not negative, others are whole."""
     for i in range(len(amount)):
@@ -239,7 +243,7 @@ def _to_whole(amount, ranked, counted):  # type: ignore[no-untyped-def]
         counted[i] = np.int64(rounded) if ranked[i] != 0 else UNCOUNTED
 
 
-@function
+@helper
 def _extremes(counted, kind):  # type: ignore[no-untyped-def]
     """Return the extremes of the ranked rows; the highest of a spread is at least 0."""
     low = np.int64(1 << 62)
@@ -250,8 +254,10 @@ def _extremes(counted, kind):  # type: ignore[no-untyped-def]
     return low, high
 
 
-@inner
-def set_counted(columns, groups, counters, g, s, scratch):  # type: ignore[no-untyped-def]
+@unit
+def set_counted(
+    columns: Columns, groups: Groups, counters: Counters, g: int, s: int, scratch: Scratch
+) -> None:
     """Write the s-th raw score by counts of all rows, and its extremes over the feasible ones.
 
     ``scratch.feasible`` must be known; ``scratch.counted`` is ``UNCOUNTED`` where a row has no score.
@@ -311,7 +317,7 @@ def counted_score(kind, raw, low, high):  # type: ignore[no-untyped-def]
     return np.floor(100.0 * float(high + low - raw) / float(high)) if high > 0 else 100.0
 
 
-@function
+@helper
 def rate_counted(counted, kind, low, high, value):  # type: ignore[no-untyped-def]
     """Write the score of a block by counts, float64[n]."""
     for i in range(len(value)):

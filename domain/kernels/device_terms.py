@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from domain.kernels.arrays import PARTS_MAX
-from domain.kernels.compiling import function
+from domain.kernels.compiling import helper
 from domain.kernels.device_arrays import GAINS_COUNT, LEAST_FRAGMENTATION, Mix, Rating
 from domain.kernels.devices import DEVICES_MAX
 from domain.kernels.fragmentation import gain_of, gradient_score, is_share, score_of, tightest
@@ -22,7 +22,7 @@ assert 2 * DEVICES_MAX <= 5 + PARTS_MAX, (
 )
 
 
-@function
+@helper
 def mix_in(number):  # type: ignore[no-untyped-def]
     """Return the mix that ``number`` holds, without copies."""
     t = int(number[SHAPES])
@@ -37,7 +37,7 @@ def mix_in(number):  # type: ignore[no-untyped-def]
     )
 
 
-@function
+@helper
 def read_devices(allocatable, requested, row, part_column, free):  # type: ignore[no-untyped-def]
     """Write what is free on each device of a row, from the third part on, and return how many it has."""
     devices = 0
@@ -49,7 +49,7 @@ def read_devices(allocatable, requested, row, part_column, free):  # type: ignor
     return devices
 
 
-@function
+@helper
 def rate_by_devices(  # type: ignore[no-untyped-def]
     score, allocatable, requested, measured, fits, first, part_column, part_value, number, work, value
 ):

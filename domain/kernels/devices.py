@@ -81,7 +81,7 @@ def take_devices(columns, groups, g, row):  # type: ignore[no-untyped-def]
     return taken
 
 
-@entry()
+@entry
 def free_devices(columns, row, taken, number, milli):  # type: ignore[no-untyped-def]
     """Undo ``take_devices`` on a row for one pod, after what it adds to ``BUSY`` was taken back.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from domain.kernels.arrays import INFEASIBLE, TOP
-from domain.kernels.compiling import function, helper, inner
+from domain.kernels.compiling import helper
 from domain.kernels.scoring import score_row
 from domain.kernels.ties import mix
 from domain.kernels.top_k import insert_ranked
@@ -69,7 +69,7 @@ def _scores_equally(columns, groups, g, row, other):  # type: ignore[no-untyped-
     return equal
 
 
-@inner
+@helper
 def find_equal_rows(columns, groups, bounds, g, like):  # type: ignore[no-untyped-def]
     """Take all rows that equal ``like`` out of the blocks of a group's static part; say whether it was done.
 
@@ -122,7 +122,7 @@ def fit_equal_rows(groups, equal, g):  # type: ignore[no-untyped-def]
     return fit
 
 
-@function
+@helper
 def _smallest(ties, salt):  # type: ignore[no-untyped-def]
     smallest = np.uint64(0xFFFFFFFFFFFFFFFF)
     for i in range(len(ties)):

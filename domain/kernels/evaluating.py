@@ -6,13 +6,12 @@ from domain.kernels.arrays import BLOCK, INFEASIBLE
 from domain.kernels.compiling import entry
 from domain.kernels.counting import is_hopeless_by_rules, rule_code, set_rules, set_values
 from domain.kernels.filtering import filter_row, is_hopeless
-from domain.kernels.placing import PARTS
 from domain.kernels.scanning import find_extremes
 from domain.kernels.scoring import rate_block, score_block, scores_count
 from domain.kernels.variance import grow_variances
 
 
-@entry(*PARTS)
+@entry
 def evaluate(  # type: ignore[no-untyped-def]
     columns, groups, counters, changes, g, scratch, code, hopeless, parts, total
 ):

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from domain.kernels.arrays import FIT, GONE, INFEASIBLE, OTHERS, REASONS, TOP, UNRESOLVABLE
-from domain.kernels.compiling import function, helper, inner
+from domain.kernels.arrays import (
+    FIT,
+    GONE,
+    INFEASIBLE,
+    OTHERS,
+    REASONS,
+    TOP,
+    UNRESOLVABLE,
+    Columns,
+    Groups,
+    Placed,
+    Scratch,
+)
+from domain.kernels.compiling import helper, unit
 from domain.kernels.counting import is_hopeless_by_rules
 from domain.kernels.filtering import is_hopeless
 from domain.kernels.scoring import rate_block, scores_count
@@ -28,7 +40,7 @@ def write_failure(columns, groups, counters, placed, g, attempt, scratch):  # ty
         placed.hopeless[attempt] += hopeless
 
 
-@function
+@helper
 def _fill_reason_table(histogram, demand_count, reason_code, reason_count):  # type: ignore[no-untyped-def]
     """Write one line per code that has rows. Two lines are kept free for ``OTHERS``."""
     written = 0
@@ -55,8 +67,10 @@ def _fill_reason_table(histogram, demand_count, reason_code, reason_count):  # t
             written += 1
 
 
-@inner
-def write_parts(columns, groups, placed, g, attempt, i, scratch):  # type: ignore[no-untyped-def]
+@unit
+def write_parts(
+    columns: Columns, groups: Groups, placed: Placed, g: int, attempt: int, i: int, scratch: Scratch
+) -> None:
     """Write the parts of the score of an attempt's i-th best row, and what they were computed from."""
     row = placed.top_row[attempt, i]
     for c in range(len(placed.explained_columns)):
@@ -78,7 +92,7 @@ def write_parts(columns, groups, placed, g, attempt, i, scratch):  # type: ignor
         placed.extremes[attempt, first + s, 1] = groups.counted_high[g, s]
 
 
-@inner
+@helper
 def write_top(columns, groups, placed, g, attempt, scratch):  # type: ignore[no-untyped-def]
     """Top-k from the tournament tree: take the best rows out one by one, then put them back.
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels import device_arrays
-from domain.kernels.compiling import entry, function
+from domain.kernels.compiling import entry, helper
 from domain.kernels.device_arrays import (
     BEST_FIT,
     CLUSTERING,
@@ -26,7 +25,7 @@ from domain.kernels.device_arrays import (
 )
 
 
-@function
+@helper
 def unusable(mix, cpu, memory, free, devices, model):  # type: ignore[no-untyped-def]
     """Return the sum over the mix of weight times the free thousandths that a pod of a shape cannot use.
 
@@ -55,7 +54,7 @@ def unusable(mix, cpu, memory, free, devices, model):  # type: ignore[no-untyped
     return result
 
 
-@function
+@helper
 def fits(nodes, asked, shape, n):  # type: ignore[no-untyped-def]
     """Say whether node ``n`` has room for a pod of a shape: cpu, memory, devices of a model it may have."""
     if asked.cpu[shape] > nodes.cpu[n] or asked.memory[shape] > nodes.memory[n]:
@@ -68,7 +67,7 @@ def fits(nodes, asked, shape, n):  # type: ignore[no-untyped-def]
     return enough >= asked.number[shape] and (asked.models[shape] >> nodes.model[n]) & 1 == 1
 
 
-@function
+@helper
 def tightest(free, devices, milli):  # type: ignore[no-untyped-def]
     """Return the device with the least thousandths free that are enough, the first of them; -1: none."""
     best = -1
@@ -78,13 +77,13 @@ def tightest(free, devices, milli):  # type: ignore[no-untyped-def]
     return best
 
 
-@function
+@helper
 def is_share(count, milli):  # type: ignore[no-untyped-def]
     """Say whether a pod asks for a part of one device."""
     return count == 1 and milli < WHOLE_DEVICE
 
 
-@function
+@helper
 def take(free, devices, count, milli, device):  # type: ignore[no-untyped-def]
     """Count a pod on the devices that it gets: a share on ``device``, whole ones on the first free ones."""
     if is_share(count, milli):
@@ -97,7 +96,7 @@ def take(free, devices, count, milli, device):  # type: ignore[no-untyped-def]
             left -= 1
 
 
-@function
+@helper
 def gain_of(mix, free, after, devices, model, cpu, memory, cpu_left, memory_left, number, milli, device):  # type: ignore[no-untyped-def]
     """Return by how much ``unusable`` falls where a pod takes devices, and leaves so much cpu and memory.
 
@@ -110,7 +109,7 @@ def gain_of(mix, free, after, devices, model, cpu, memory, cpu_left, memory_left
     return before - unusable(mix, cpu_left, memory_left, after, devices, model)
 
 
-@function
+@helper
 def gain_on(mix, nodes, asked, shape, n, device, after):  # type: ignore[no-untyped-def]
     """Return the gain of a pod of a shape on node ``n`` and its ``device``."""
     return gain_of(
@@ -120,7 +119,7 @@ def gain_on(mix, nodes, asked, shape, n, device, after):  # type: ignore[no-unty
     )  # fmt: skip
 
 
-@function
+@helper
 def least_fragmented(mix, nodes, asked, shape, n, after):  # type: ignore[no-untyped-def]
     """Return the device of node ``n`` whose use leaves least unusable, the first of them, and the gain."""
     milli = asked.milli[shape]
@@ -138,7 +137,7 @@ def least_fragmented(mix, nodes, asked, shape, n, after):  # type: ignore[no-unt
     return best, most
 
 
-@function
+@helper
 def gradient_score(mix, gain, is_whole, milli_max):  # type: ignore[no-untyped-def]
     """Return the score of a gain, 50 for none.
 
@@ -160,13 +159,13 @@ def gradient_score(mix, gain, is_whole, milli_max):  # type: ignore[no-untyped-d
     return min(max(50.0 + 50.0 * gain / (weights * milli_max), 0.0), 100.0)
 
 
-@function
+@helper
 def stranded(cpu, left, cpu_each):  # type: ignore[no-untyped-def]
     """Return ``cpu_each`` times the free thousandths of a node for which its free cpu does not suffice."""
     return max(left * cpu_each - cpu * WHOLE_DEVICE, 0)
 
 
-@function
+@helper
 def packing_score(free, devices, count, milli, device):  # type: ignore[no-untyped-def]
     """Rate by GpuPacking: used devices first, then free devices of used nodes, then free nodes."""
     whole = 0
@@ -181,7 +180,7 @@ def packing_score(free, devices, count, milli, device):  # type: ignore[no-untyp
     return float(max(50 - count, 33))
 
 
-@function
+@helper
 def clustering_score(holds, count, milli, left, milli_max):  # type: ignore[no-untyped-def]
     """Rate by GpuClustering: nodes that hold pods with as many devices first, fuller ones before others."""
     own = 1 << (0 if milli < WHOLE_DEVICE else count)
@@ -191,7 +190,7 @@ def clustering_score(holds, count, milli, left, milli_max):  # type: ignore[no-u
     return float(base + 25 * (milli_max - left) // milli_max)
 
 
-@function
+@helper
 def score_of(kind, rating, cpu, free, devices, asked_cpu, number, milli, device):  # type: ignore[no-untyped-def]
     """Return a score of a node by what is free on it, of those that look at neither a mix nor other pods."""
     left = 0
@@ -215,7 +214,7 @@ def score_of(kind, rating, cpu, free, devices, asked_cpu, number, milli, device)
     return min(max(score, 0.0), 100.0)
 
 
-@function
+@helper
 def score_on(kind, rating, nodes, asked, shape, n, device):  # type: ignore[no-untyped-def]
     """Return a score of node ``n`` other than ``LEAST_FRAGMENTATION``; ``device`` is where a share goes."""
     number, milli = asked.number[shape], asked.milli[shape]
@@ -233,7 +232,7 @@ def score_on(kind, rating, nodes, asked, shape, n, device):  # type: ignore[no-u
     return np.floor(score) if rating.whole[kind] else score
 
 
-@function
+@helper
 def rate(mix, rating, nodes, asked, shape, n, after):  # type: ignore[no-untyped-def]
     """Return the device that a share gets on node ``n``, and the node's score. The pod must fit."""
     total = 0.0
@@ -250,7 +249,7 @@ def rate(mix, rating, nodes, asked, shape, n, after):  # type: ignore[no-untyped
     return device, total
 
 
-@function
+@helper
 def choose(mix, rating, nodes, asked, shape, kept):  # type: ignore[no-untyped-def]
     """Return the node of the highest score, the first of them, -1 if a pod of the shape fits nowhere."""
     best = -1
@@ -266,7 +265,7 @@ def choose(mix, rating, nodes, asked, shape, kept):  # type: ignore[no-untyped-d
     return best
 
 
-@entry(device_arrays)
+@entry
 def fill(mix, rating, nodes, asked, kept, shape, node, device):  # type: ignore[no-untyped-def]
     """Place pods one after another and never again, each on the node of the highest score.
 
@@ -289,7 +288,7 @@ def fill(mix, rating, nodes, asked, kept, shape, node, device):  # type: ignore[
             kept.version[n] += 1
 
 
-@entry(device_arrays)
+@entry
 def measure(mix, nodes, lost):  # type: ignore[no-untyped-def]
     """Write ``unusable`` of every node into ``lost`` int64[N]."""
     for n in range(len(lost)):

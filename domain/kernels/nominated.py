@@ -6,10 +6,10 @@ from domain.kernels.blocks import record_placement
 from domain.kernels.compiling import entry
 from domain.kernels.counting import rule_code, set_rules
 from domain.kernels.filtering import filter_row
-from domain.kernels.placing import PARTS, count_pod
+from domain.kernels.placing import count_pod
 
 
-@entry(*PARTS)
+@entry
 def place_nominated(  # type: ignore[no-untyped-def]
     columns, groups, bounds, changes, counters, effects, sequence, rows, placed, devices
 ):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from domain.kernels.arrays import CUT, EQUAL_FULL, FROM_ZERO, KNOWN_MAX, REVERSED, ZERO_FULL
-from domain.kernels.compiling import function, helper
+from domain.kernels.compiling import helper
 
 
-@function
+@helper
 def normal(raw, low, high, kind):  # type: ignore[no-untyped-def]
     """Return the min-max normalised score, 0..100, of a raw score between the extremes of the feasible rows.
 

@@ -17,74 +17,25 @@ There are four ways to the best node. All give the answer of a full re-score for
 
 from __future__ import annotations
 
-from domain.kernels import (
-    arrays,
-    bases,
-    blocks,
-    branch_and_bound,
-    closeness,
-    counted_bounds,
-    counting,
-    device_arrays,
-    device_terms,
-    devices,
-    equal_rows,
-    explain,
-    filtering,
-    fragmentation,
-    normalising,
-    risk,
-    row_bounds,
-    scanning,
-    scoring,
-    terms,
-    ties,
-    top_k,
-    totals,
-    tournament,
-    variance,
-    whole_bounds,
+from domain.kernels.arrays import (
+    INFEASIBLE,
+    TOP,
+    UNKNOWN,
+    Columns,
+    Counters,
+    Groups,
+    Placed,
+    Scratch,
 )
-from domain.kernels.arrays import INFEASIBLE, TOP, UNKNOWN
 from domain.kernels.blocks import record_placement
 from domain.kernels.branch_and_bound import has_upper_bounds, search
-from domain.kernels.compiling import entry, helper
+from domain.kernels.compiling import entry, helper, unit
 from domain.kernels.counting import count_effects, has_counts, version_of, write_rules
 from domain.kernels.devices import take_devices
 from domain.kernels.explain import write_failure, write_reasons, write_top
 from domain.kernels.scanning import count_codes, scan
 from domain.kernels.tournament import sync, take_tree
 from domain.kernels.whole_bounds import has_whole_bounds, search_whole
-
-PARTS = (
-    arrays,
-    bases,
-    blocks,
-    branch_and_bound,
-    closeness,
-    counted_bounds,
-    counting,
-    device_arrays,
-    device_terms,
-    devices,
-    equal_rows,
-    explain,
-    filtering,
-    fragmentation,
-    normalising,
-    risk,
-    row_bounds,
-    scanning,
-    scoring,
-    terms,
-    ties,
-    top_k,
-    totals,
-    tournament,
-    variance,
-    whole_bounds,
-)
-"""The modules whose helpers are compiled into the kernel: their bytecode is part of the cache's key."""
 
 _REFRESHED_ROWS_MAX = 16
 """With upper bounds: refresh the tree, and do not search, when at most 16 rows changed since its last use."""
@@ -128,18 +79,25 @@ def _prefers_tree(columns, groups, changes, g, uses, pods):  # type: ignore[no-u
     return fixed and (up_to_date or (uses >= repaid and pods <= near * uses))
 
 
-@helper
-def _explain_failure(  # type: ignore[no-untyped-def]
-    columns, groups, counters, placed, g, attempt, is_first, has_tree, scratch
-):
+@unit
+def explain_failure(
+    columns: Columns,
+    groups: Groups,
+    counters: Counters,
+    placed: Placed,
+    g: int,
+    attempt: int,
+    has_histogram: bool,
+    scratch: Scratch,
+) -> None:
     """Write why the first pod of an attempt without a node has none."""
-    if has_tree or not is_first:
+    if not has_histogram:
         count_codes(columns, groups, counters, g, scratch.histogram)
     write_rules(groups, counters, placed, g, attempt, 1)
     write_failure(columns, groups, counters, placed, g, attempt, scratch)
 
 
-@entry(*PARTS)
+@entry
 def place(  # type: ignore[no-untyped-def]
     columns, groups, bounds, changes, counters, effects, sequence, placed, scratch
 ):
@@ -201,7 +159,8 @@ def place(  # type: ignore[no-untyped-def]
             placed.exhausted[attempt] = 1
             placed.version[attempt] = version_of(groups, counters, g)
             if placed.reason_code[attempt, 1, 0] < 0:
-                _explain_failure(columns, groups, counters, placed, g, attempt, is_first, has_tree, scratch)
+                has_histogram = is_first and not has_tree
+                explain_failure(columns, groups, counters, placed, g, attempt, has_histogram, scratch)
             if placed.stops[g] != 0:
                 placed.done[0] = i + 1
                 break
@@ -212,7 +171,7 @@ def place(  # type: ignore[no-untyped-def]
         record_placement(columns, groups, bounds, changes, g, scratch.row[0])
 
 
-@entry()
+@entry
 def could_fit(columns, rows, demand_count, demand_column, demand_value, out):  # type: ignore[no-untyped-def]
     """Say for each waiting group whether any of some rows has room for one of its pods.
 

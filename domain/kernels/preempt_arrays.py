@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
+
+from domain.kernels.arrays import LIMIT_COLUMNS_MAX
+from domain.kernels.tables import Table, array
 
 TILE = 128
 """Rows per tile. A tile knows its best row."""
@@ -26,7 +27,7 @@ SHIFT = 1 << 31
 """Added to each priority before these are summed, so that a further victim always weighs more."""
 
 
-class PlacedPods(NamedTuple):
+class PlacedPods(Table):
     """The placed pods of each row, the most important first; N rows, P places, R resource columns.
 
     The pods of a row stand from ``first`` on, ``length`` of them, those left out that were evicted already.
@@ -35,29 +36,29 @@ class PlacedPods(NamedTuple):
     of a set of budgets, 0 of none.
     """
 
-    first: np.ndarray  # int64[N]
-    length: np.ndarray  # int32[N]
-    gone: np.ndarray  # int64[R, N]
-    priority: np.ndarray  # int64[P]
-    start_ms: np.ndarray  # int64[P]
-    kind: np.ndarray  # int32[P]: the number of its class
-    below: np.ndarray  # int64[R, P]
-    budgets: np.ndarray  # int32[P]
-    is_there: np.ndarray  # uint8[P]: 0 once it is a victim of a pod planned before
-    mark: np.ndarray  # uint8[P]: see ``VIOLATING`` and ``VICTIM``
+    first: np.ndarray = array(np.int64, "N")
+    length: np.ndarray = array(np.int32, "N")
+    gone: np.ndarray = array(np.int64, "R", "N")
+    priority: np.ndarray = array(np.int64, "P")
+    start_ms: np.ndarray = array(np.int64, "P")
+    kind: np.ndarray = array(np.int32, "P")  # the number of its class
+    below: np.ndarray = array(np.int64, "R", "P")
+    budgets: np.ndarray = array(np.int32, "P")
+    is_there: np.ndarray = array(np.uint8, "P")  # 0 once it is a victim of a pod planned before
+    mark: np.ndarray = array(np.uint8, "P")  # see ``VIOLATING`` and ``VICTIM``
 
 
-class Band(NamedTuple):
+class Band(Table):
     """What pods below one priority hold: ``start`` int64[N] is the place of the first of them on a row.
 
     ``sums`` int64[R, N] is what those of a row request together.
     """
 
-    start: np.ndarray
-    sums: np.ndarray
+    start: np.ndarray = array(np.int64, "N")
+    sums: np.ndarray = array(np.int64, "R", "N")
 
 
-class Asked(NamedTuple):
+class Asked(Table):
     """What a pod asks of a row, D demands, M limits and U columns that these read; and what it adds to A.
 
     ``demand_at`` and ``limit_at`` point into ``column``. So do, where the pod asks for devices, ``device_at``
@@ -65,22 +66,22 @@ class Asked(NamedTuple):
     (``domain.model.devices``), -1 of the one that is not read.
     """
 
-    static_code: np.ndarray  # int16[N]
-    column: np.ndarray  # int32[U]
-    demand_at: np.ndarray  # int32[D]
-    demand_value: np.ndarray  # int64[D]
-    limit_at: np.ndarray  # int32[M, LIMIT_COLUMNS_MAX]
-    limit_width: np.ndarray  # int32[M]
-    limit_value: np.ndarray  # int64[M]
-    limit_capacity: np.ndarray  # int32[M]
-    limit_percent: np.ndarray  # float64[M]
-    add_column: np.ndarray  # int32[A]
-    add_value: np.ndarray  # int64[A]
-    device_at: np.ndarray  # int32[up to devices_per_node_max]; empty where the pod asks for none
-    derived_at: np.ndarray  # int32[2]
+    static_code: np.ndarray = array(np.int16, "N")
+    column: np.ndarray = array(np.int32, "U")
+    demand_at: np.ndarray = array(np.int32, "D")
+    demand_value: np.ndarray = array(np.int64, "D")
+    limit_at: np.ndarray = array(np.int32, "M", LIMIT_COLUMNS_MAX)
+    limit_width: np.ndarray = array(np.int32, "M")
+    limit_value: np.ndarray = array(np.int64, "M")
+    limit_capacity: np.ndarray = array(np.int32, "M")
+    limit_percent: np.ndarray = array(np.float64, "M")
+    add_column: np.ndarray = array(np.int32, "A")
+    add_value: np.ndarray = array(np.int64, "A")
+    device_at: np.ndarray = array(np.int32, "V")  # empty where the pod asks for none
+    derived_at: np.ndarray = array(np.int32, 2)
 
 
-class Rules(NamedTuple):
+class Rules(Table):
     """The rules over counters, Q of them, and what these count.
 
     Layer 0 counts placed pods alone, layer 1 nominated ones too: the pod must pass both. ``layers`` int64[1]
@@ -91,38 +92,38 @@ class Rules(NamedTuple):
     many domains there are.
     """
 
-    kind: np.ndarray  # int32[Q]
-    topology: np.ndarray  # int32[Q]
-    mask: np.ndarray  # int32[Q]
-    bound: np.ndarray  # int64[Q]
-    min_domains: np.ndarray  # int32[Q]
-    bootstraps: np.ndarray  # int32[Q]
-    missing: np.ndarray  # int32[Q]
-    first: np.ndarray  # int64[Q]
-    length: np.ndarray  # int64[Q]
-    sums: np.ndarray  # int64[2, S]
-    total: np.ndarray  # int64[2, Q]
-    has_nodes: np.ndarray  # uint8[S]
-    weight: np.ndarray  # int32[K, Q]
-    own: np.ndarray  # int32[Q]
-    domain: np.ndarray  # int32[T, N]
-    eligible: np.ndarray  # uint8[M, N]
-    layers: np.ndarray
-    least: np.ndarray
-    least_count: np.ndarray
-    second: np.ndarray
-    domains: np.ndarray
+    kind: np.ndarray = array(np.int32, "Q")
+    topology: np.ndarray = array(np.int32, "Q")
+    mask: np.ndarray = array(np.int32, "Q")
+    bound: np.ndarray = array(np.int64, "Q")
+    min_domains: np.ndarray = array(np.int32, "Q")
+    bootstraps: np.ndarray = array(np.int32, "Q")
+    missing: np.ndarray = array(np.int32, "Q")
+    first: np.ndarray = array(np.int64, "Q")
+    length: np.ndarray = array(np.int64, "Q")
+    sums: np.ndarray = array(np.int64, 2, "S")
+    total: np.ndarray = array(np.int64, 2, "Q")
+    has_nodes: np.ndarray = array(np.uint8, "S")
+    weight: np.ndarray = array(np.int32, "K", "Q")
+    own: np.ndarray = array(np.int32, "Q")
+    domain: np.ndarray = array(np.int32, "T", "N")
+    eligible: np.ndarray = array(np.uint8, "M", "N")
+    layers: np.ndarray = array(np.int64, 1)
+    least: np.ndarray = array(np.int64, 2, "Q")
+    least_count: np.ndarray = array(np.int64, 2, "Q")
+    second: np.ndarray = array(np.int64, 2, "Q")
+    domains: np.ndarray = array(np.int64, "Q")
 
 
-class BudgetSets(NamedTuple):
+class BudgetSets(Table):
     """Set s holds the budgets ``budget[first[s] : first[s + 1]]``; ``allowed`` is what each has left."""
 
-    first: np.ndarray  # int64[S + 1]
-    budget: np.ndarray  # int32[...]
-    allowed: np.ndarray  # int64[B]
+    first: np.ndarray = array(np.int64, "S + 1")
+    budget: np.ndarray = array(np.int32, "E")
+    allowed: np.ndarray = array(np.int64, "B")
 
 
-class RowPlans(NamedTuple):
+class RowPlans(Table):
     """The plan of each row, N of them, and the best row of each tile, ``NO_ROW`` where there is none.
 
     ``state`` says what was found. The five criteria: how many victims violate a budget, the highest priority
@@ -131,15 +132,15 @@ class RowPlans(NamedTuple):
     ``used`` int64[U], ``cut`` int64[Q], ``moved`` uint8[Q] and ``promised`` int64[2] are memory.
     """
 
-    state: np.ndarray  # uint8[N]
-    violations: np.ndarray  # int32[N]
-    highest: np.ndarray  # int64[N]
-    priorities: np.ndarray  # int64[N]
-    victims: np.ndarray  # int32[N]
-    start_ms: np.ndarray  # int64[N]
-    touched: np.ndarray  # uint64[N]
-    tile_best: np.ndarray  # int32[N / TILE]
-    used: np.ndarray
-    cut: np.ndarray
-    moved: np.ndarray
-    promised: np.ndarray
+    state: np.ndarray = array(np.uint8, "N")
+    violations: np.ndarray = array(np.int32, "N")
+    highest: np.ndarray = array(np.int64, "N")
+    priorities: np.ndarray = array(np.int64, "N")
+    victims: np.ndarray = array(np.int32, "N")
+    start_ms: np.ndarray = array(np.int64, "N")
+    touched: np.ndarray = array(np.uint64, "N")
+    tile_best: np.ndarray = array(np.int32, "N / TILE")
+    used: np.ndarray = array(np.int64, "U")
+    cut: np.ndarray = array(np.int64, "Q")
+    moved: np.ndarray = array(np.uint8, "Q")
+    promised: np.ndarray = array(np.int64, 2)

@@ -6,12 +6,12 @@ is taken of each device (``domain.state.devices``). What promises hold of them c
 
 from __future__ import annotations
 
-from domain.kernels.compiling import function
+from domain.kernels.compiling import helper
 from domain.kernels.devices import busy_count, emptiest
 from domain.model.devices import DEVICE_ONE
 
 
-@function
+@helper
 def hold_promised(columns, asked, row, plans):  # type: ignore[no-untyped-def]
     """Find what promises hold of the devices of a row, beside all pods on it.
 
@@ -24,7 +24,7 @@ def hold_promised(columns, asked, row, plans):  # type: ignore[no-untyped-def]
                 plans.promised[j] = plans.used[asked.derived_at[j]] - of_pods
 
 
-@function
+@helper
 def derive_devices(columns, asked, row, plans):  # type: ignore[no-untyped-def]
     """Write into ``plans.used`` what follows from what it says of each device, and from the promises.
 

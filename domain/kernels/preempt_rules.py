@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from domain.kernels.arrays import COUNT_MAX, NEEDED, SPREAD
-from domain.kernels.compiling import function, helper
+from domain.kernels.compiling import helper
 from domain.kernels.preempt_arrays import VICTIM
 
 
@@ -19,7 +19,7 @@ def counts_in(rules, r, row):  # type: ignore[no-untyped-def]
     return d
 
 
-@function
+@helper
 def find_least(rules, r):  # type: ignore[no-untyped-def]
     """Find the lowest counts of a spread in both layers; say whether any is another than before."""
     moved = False
@@ -61,7 +61,7 @@ def _minimum(rules, r, layer, d, count):  # type: ignore[no-untyped-def]
     return least
 
 
-@function
+@helper
 def passes(rules, row, cut, layer):  # type: ignore[no-untyped-def]
     """Say whether all rules pass a row when pods that count ``cut`` int64[Q] leave it."""
     needed = np.int64(0)
@@ -86,7 +86,7 @@ def passes(rules, row, cut, layer):  # type: ignore[no-untyped-def]
     return True
 
 
-@function
+@helper
 def count_nomination(pods, rules, row, start, end, plans):  # type: ignore[no-untyped-def]
     """Count the victims of a row out of the rules, and the nominated pod in.
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels import arrays, devices, preempt_arrays, preempt_devices, preempt_rules, ties
 from domain.kernels.arrays import SPREAD
-from domain.kernels.compiling import entry, function, helper
+from domain.kernels.compiling import entry, helper
 from domain.kernels.preempt_arrays import (
     NO_ROW,
     NO_VICTIM,
@@ -33,13 +32,10 @@ from domain.kernels.preempt_devices import derive_devices, hold_promised
 from domain.kernels.preempt_rules import count_nomination, counts_in, find_least, passes
 from domain.kernels.ties import mix
 
-_PARTS = (arrays, devices, preempt_arrays, preempt_devices, preempt_rules, ties)
-
-
 # ------------------------------------------------------------------------------------------ one row's room
 
 
-@entry(*_PARTS)
+@entry
 def sum_below(pods, priority, rows, band):  # type: ignore[no-untyped-def]
     """Find what may be freed on some rows, int64[K], by the eviction of all pods below a priority.
 
@@ -80,7 +76,7 @@ def _has_room(columns, asked, row, used):  # type: ignore[no-untyped-def]
     return fits
 
 
-@entry(*_PARTS)
+@entry
 def rule_out(columns, pods, asked, band, plans):  # type: ignore[no-untyped-def]
     """Mark the rows that have no room even without all their pods of lower priority; return how many others.
 
@@ -111,7 +107,7 @@ def rule_out(columns, pods, asked, band, plans):  # type: ignore[no-untyped-def]
     return kept
 
 
-@function
+@helper
 def _passes_rules(rules, row, cut):  # type: ignore[no-untyped-def]
     """Say whether the rules pass a row by every layer."""
     fits = True
@@ -144,7 +140,7 @@ def _move(pods, asked, rules, row, i, sign, plans):  # type: ignore[no-untyped-d
 # -------------------------------------------------------------------------------------------- one row's plan
 
 
-@function
+@helper
 def _group(pods, sets, start, end):  # type: ignore[no-untyped-def]
     """Mark the pods whose eviction violates a budget, given that all of them go, the most important first.
 
@@ -166,7 +162,7 @@ def _group(pods, sets, start, end):  # type: ignore[no-untyped-def]
     return touched
 
 
-@function
+@helper
 def _plan_row(columns, pods, asked, rules, sets, band, row, plans):  # type: ignore[no-untyped-def]
     """Plan the victims of one row that was not ruled out."""
     start = band.start[row]
@@ -216,7 +212,7 @@ def _plan_row(columns, pods, asked, rules, sets, band, row, plans):  # type: ign
     plans.start_ms[row] = earliest
 
 
-@function
+@helper
 def _lighter(columns, plans, salt, a, b):  # type: ignore[no-untyped-def]
     """Return the row whose victims weigh less.
 
@@ -237,7 +233,7 @@ def _lighter(columns, plans, salt, a, b):  # type: ignore[no-untyped-def]
     return a if mix(columns.tie[a] ^ salt) <= mix(columns.tie[b] ^ salt) else b
 
 
-@function
+@helper
 def _search_tile(columns, plans, salt, tile):  # type: ignore[no-untyped-def]
     best = NO_ROW
     for row in range(tile * TILE, min((tile + 1) * TILE, columns.rows_count[0])):
@@ -246,7 +242,7 @@ def _search_tile(columns, plans, salt, tile):  # type: ignore[no-untyped-def]
     plans.tile_best[tile] = best
 
 
-@entry(*_PARTS)
+@entry
 def plan_victims(columns, pods, asked, rules, sets, band, salt, plans):  # type: ignore[no-untyped-def]
     """Plan the victims of every row that ``rule_out`` kept, and find the best row of each tile.
 
@@ -284,7 +280,7 @@ def plan_victims(columns, pods, asked, rules, sets, band, salt, plans):  # type:
 # ------------------------------------------------------------------------------------------- nominations
 
 
-@function
+@helper
 def _evict(pods, asked, rules, sets, row, start, end, taken, taken_count):  # type: ignore[no-untyped-def]
     """Take the victims of a row; return how many places ``taken`` holds by now, and the budgets touched."""
     touched = np.uint64(0)
@@ -304,7 +300,7 @@ def _evict(pods, asked, rules, sets, row, start, end, taken, taken_count):  # ty
     return taken_count, touched
 
 
-@function
+@helper
 def _shares_domain(rules, moved, row, other):  # type: ignore[no-untyped-def]
     """Say whether a rule that moved in the domain of a row counts in the same domain for another one."""
     for r in range(len(rules.kind)):
@@ -315,7 +311,7 @@ def _shares_domain(rules, moved, row, other):  # type: ignore[no-untyped-def]
     return False
 
 
-@function
+@helper
 def _plan_again(  # type: ignore[no-untyped-def]
     columns, pods, asked, rules, sets, band, salt, plans, row, everywhere, touched
 ):
@@ -344,7 +340,7 @@ def _plan_again(  # type: ignore[no-untyped-def]
             _search_tile(columns, plans, salt, tile)
 
 
-@entry(*_PARTS)
+@entry
 def nominate(  # type: ignore[no-untyped-def]
     columns, pods, asked, rules, sets, band, salt, plans, chosen, key, victims_end, taken
 ):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from domain.kernels import risk, terms
 from domain.kernels.compiling import entry
 from domain.kernels.terms import rate_term
 
 
-@entry(terms, risk)
+@entry
 def rate_rows(  # type: ignore[no-untyped-def]
     kind, allocatable, requested, part_column, part_weight, part_value, number, measured, fits, work, value
 ):

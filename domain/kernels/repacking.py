@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels import device_arrays, fragmentation, repacking_arrays, repacking_costs
-from domain.kernels.compiling import entry, function, helper
+from domain.kernels.compiling import entry, helper
 from domain.kernels.repacking_arrays import (
     BALANCED,
     FREED_MAX,
@@ -24,11 +23,10 @@ from domain.kernels.repacking_arrays import (
 )
 from domain.kernels.repacking_costs import common_cost, cost_of, unevenness
 
-_PARTS = (repacking_arrays, repacking_costs, device_arrays, fragmentation)
 _SLACK = 1e-12
 
 
-@function
+@helper
 def draw(random):  # type: ignore[no-untyped-def]
     """Return a float64 in [0, 1): xorshift64* (Vigna, 2016)."""
     x = random[0]
@@ -45,7 +43,7 @@ def draw_below(random, bound):  # type: ignore[no-untyped-def]
     return int(draw(random) * bound)
 
 
-@function
+@helper
 def fits(packing, layout, pod, node):  # type: ignore[no-untyped-def]
     """Say whether a pod has its place on a node as that is."""
     kind = packing.kind[pod]
@@ -58,7 +56,7 @@ def fits(packing, layout, pod, node):  # type: ignore[no-untyped-def]
     return True
 
 
-@function
+@helper
 def put(packing, layout, pod, node):  # type: ignore[no-untyped-def]
     """Give a waiting pod a node."""
     at = layout.waiting_at[pod]
@@ -76,7 +74,7 @@ def put(packing, layout, pod, node):  # type: ignore[no-untyped-def]
     _count(packing, layout, pod, node, 1)
 
 
-@function
+@helper
 def take(packing, layout, pod):  # type: ignore[no-untyped-def]
     """Let a pod wait that has a node."""
     node, before, after = layout.node[pod], layout.before[pod], layout.after[pod]
@@ -107,7 +105,7 @@ def _count(packing, layout, pod, node, sign):  # type: ignore[no-untyped-def]
         layout.totals[MOVED] += sign
 
 
-@function
+@helper
 def _sort(desk, begin, end):  # type: ignore[no-untyped-def]
     """Sort a part of the pods by their keys, smallest first: shellsort with Ciura's gaps."""
     for gap in (701, 301, 132, 57, 23, 10, 4, 1):
@@ -124,7 +122,7 @@ def _sort(desk, begin, end):  # type: ignore[no-untyped-def]
             desk.keys[j], desk.pods[j], desk.was[j] = key, pod, was
 
 
-@function
+@helper
 def _choose_nodes(layout, desk, nodes_count):  # type: ignore[no-untyped-def]
     """Draw different nodes: half of the time dear and cheap ones in turn, else any."""
     total = layout.costs.shape[0]
@@ -146,7 +144,7 @@ def _choose_nodes(layout, desk, nodes_count):  # type: ignore[no-untyped-def]
             chosen += 1
 
 
-@function
+@helper
 def _best_of(packing, layout, desk, nodes_count, pod, fullest):  # type: ignore[no-untyped-def]
     """Return the best of the freed nodes for a pod, or -1: the fullest, or the one that costs least more."""
     kind = packing.kind[pod]
@@ -172,7 +170,7 @@ def _best_of(packing, layout, desk, nodes_count, pod, fullest):  # type: ignore[
     return best
 
 
-@function
+@helper
 def _best_by_rise(packing, layout, desk, nodes_count, pod):  # type: ignore[no-untyped-def]
     """Return the one of the freed nodes that costs least more with a pod, or -1; of Z and of the variance."""
     kind = packing.kind[pod]
@@ -196,7 +194,7 @@ def _best_by_rise(packing, layout, desk, nodes_count, pod):  # type: ignore[no-u
     return best
 
 
-@function
+@helper
 def _repack(packing, layout, desk, moves_max):  # type: ignore[no-untyped-def]
     """Free a few nodes and pack their pods, and some that wait, again; undo that where it is worse."""
     total = layout.costs.shape[0]
@@ -265,7 +263,7 @@ def _is_dearer(layout, node, other):  # type: ignore[no-untyped-def]
     return node < total and (other == total or layout.costs[node] > layout.costs[other])
 
 
-@function
+@helper
 def _exchange(packing, layout, moves_max):  # type: ignore[no-untyped-def]
     """Move one pod to another node, or let two change places, where that is no worse."""
     total, pods = layout.costs.shape[0], layout.node.shape[0]
@@ -311,7 +309,7 @@ def _exchange(packing, layout, moves_max):  # type: ignore[no-untyped-def]
         put(packing, layout, other, b)
 
 
-@entry(*_PARTS)
+@entry
 def begin(packing, layout, node):  # type: ignore[no-untyped-def]
     """Put pods where ``node`` (int32[P]) says that they are, N: nowhere, and count the costs."""
     total = layout.costs.shape[0]
@@ -322,7 +320,7 @@ def begin(packing, layout, node):  # type: ignore[no-untyped-def]
         layout.costs[i] = cost_of(packing, layout, i)
 
 
-@entry(*_PARTS)
+@entry
 def move(packing, layout, pod, node):  # type: ignore[no-untyped-def]
     """Give a pod another node, N: it waits, and return by how much the costs fall."""
     total, was, fall = layout.costs.shape[0], layout.node[pod], common_cost(packing, layout)
@@ -339,7 +337,7 @@ def move(packing, layout, pod, node):  # type: ignore[no-untyped-def]
     return fall - common_cost(packing, layout)
 
 
-@entry(*_PARTS)
+@entry
 def search(packing, layout, desk, steps, moves_max):  # type: ignore[no-untyped-def]
     """Do so many steps. Nothing gets worse: no pod is lost, and at equal numbers no cost rises."""
     if layout.node.shape[0] == 0 or layout.costs.shape[0] == 0:

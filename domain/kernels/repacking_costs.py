@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels.compiling import function
+from domain.kernels.compiling import helper
 from domain.kernels.device_arrays import WHOLE_DEVICE
 from domain.kernels.fragmentation import unusable
 from domain.kernels.repacking_arrays import BALANCED, FEWEST, FRAGMENTED, UNEVEN, VARIED
 
 
-@function
+@helper
 def _unusable_count(packing, layout, node):  # type: ignore[no-untyped-def]
     """Return how many devices of a node a pod of the mix cannot use, on average."""
     of, free, used = packing.devices, layout.free, layout.used
@@ -25,7 +25,7 @@ def _unusable_count(packing, layout, node):  # type: ignore[no-untyped-def]
     return of.unit * unusable(packing.mix, cpu, memory, free, number, of.model[node])
 
 
-@function
+@helper
 def unevenness(packing, layout, node, kind):  # type: ignore[no-untyped-def]
     """Return Z of a node over the number of nodes, with one more pod of a kind; -1: as it is."""
     resources, count, mean, squares = packing.capacity.shape[1], 0, 0.0, 0.0
@@ -42,7 +42,7 @@ def unevenness(packing, layout, node, kind):  # type: ignore[no-untyped-def]
     return np.sqrt(squares) / layout.costs.shape[0]
 
 
-@function
+@helper
 def common_cost(packing, layout):  # type: ignore[no-untyped-def]
     """Return the part of the cost that is of no node alone: of a variance, less the squares of the means."""
     total = 0.0
@@ -52,7 +52,7 @@ def common_cost(packing, layout):  # type: ignore[no-untyped-def]
     return total
 
 
-@function
+@helper
 def cost_of(packing, layout, node):  # type: ignore[no-untyped-def]
     """Return what a node costs as it is."""
     total = 0.0

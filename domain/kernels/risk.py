@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from domain.kernels.compiling import function
+from domain.kernels.compiling import helper
 
 _STEPS_MAX = 5_000
 _PRECISION = 1e-15
@@ -17,12 +17,12 @@ _NARROW = 1e6
 _VARIANCE_SHARE_MAX = 0.99
 
 
-@function
+@helper
 def _nonzero(value):  # type: ignore[no-untyped-def]
     return value if abs(value) > _TINY else _TINY
 
 
-@function
+@helper
 def _fraction(a, b, x):  # type: ignore[no-untyped-def]
     """Evaluate the continued fraction of the incomplete beta function by Lentz's method."""
     c, d = 1.0, 1.0 / _nonzero(1.0 - (a + b) * x / (a + 1.0))
@@ -41,7 +41,7 @@ def _fraction(a, b, x):  # type: ignore[no-untyped-def]
     return value
 
 
-@function
+@helper
 def beta_cdf(a, b, x):  # type: ignore[no-untyped-def]
     """Return the cumulative distribution at ``x``: the regularised incomplete beta function.
 
@@ -61,13 +61,13 @@ def beta_cdf(a, b, x):  # type: ignore[no-untyped-def]
     return max(1.0 - front * _fraction(b, a, 1.0 - x) / b, 0.0)
 
 
-@function
+@helper
 def promised_risk(request, limit, capacity):  # type: ignore[no-untyped-def]
     """Return which share of what the limits promise beyond the requests the node does not have."""
     return (limit - capacity) / (limit - min(request, capacity)) if limit > capacity else 0.0
 
 
-@function
+@helper
 def fit_beta(mean, deviation):  # type: ignore[no-untyped-def]
     """Return the shape (a, b) of the beta distribution with this mean and deviation; zeros if none has it."""
     variance = deviation * deviation
@@ -79,7 +79,7 @@ def fit_beta(mean, deviation):  # type: ignore[no-untyped-def]
     return mean * size, (1.0 - mean) * size
 
 
-@function
+@helper
 def loaded_risk(mean, deviation, request, limit, capacity):  # type: ignore[no-untyped-def]
     """Return how likely the usage of a node exceeds its requests, without the new pod."""
     request = min(request, capacity)
@@ -104,7 +104,7 @@ def loaded_risk(mean, deviation, request, limit, capacity):  # type: ignore[no-u
     return 1.0 - within
 
 
-@function
+@helper
 def over_commitment(  # type: ignore[no-untyped-def]
     mean, deviation, window_root, weight, request, limit, capacity, own_request, own_limit
 ):

@@ -30,32 +30,32 @@ from __future__ import annotations
 import numpy as np
 
 from domain.kernels.arrays import BLOCK, LEAST_ALLOCATED, RECENT_MAX, WHOLE
-from domain.kernels.compiling import function, helper, inner
+from domain.kernels.compiling import helper
 from domain.kernels.filtering import filter_row
 
 _NEAR = 1 / (1 << 14)
 """More than a percentage in float32 can be too low by."""
 
 
-@function
+@helper
 def _copy(source, target):  # type: ignore[no-untyped-def]
     for i in range(len(target)):
         target[i] = max(source[i], np.float32(-1.0))
 
 
-@function
+@helper
 def _gather(source, rows, target):  # type: ignore[no-untyped-def]
     for i in range(len(target)):
         target[i] = max(source[np.uint32(rows[i])], np.float32(-1.0))
 
 
-@function
+@helper
 def _clear(target):  # type: ignore[no-untyped-def]
     for i in range(len(target)):
         target[i] = 0
 
 
-@function
+@helper
 def _drop_full(free, loss, value, bound, doubtful):  # type: ignore[no-untyped-def]
     """Refuse the rows of a block that surely lack room for ``value`` of a resource, and mark the doubtful."""
     near = np.float32(_NEAR)
@@ -65,14 +65,14 @@ def _drop_full(free, loss, value, bound, doubtful):  # type: ignore[no-untyped-d
         bound[i] = bound[i] if left >= -near else np.float32(-1.0)
 
 
-@function
+@helper
 def _doubt_full(free, doubtful):  # type: ignore[no-untyped-def]
     """Mark the rows that may lack room for nothing: those with too many pods, and those without capacity."""
     for i in range(len(doubtful)):
         doubtful[i] |= free[i] < np.float32(0.0)
 
 
-@function
+@helper
 def _add_share(free, loss, value, weight, total, weights):  # type: ignore[no-untyped-def]
     """Add one resource of LeastAllocated to a weighted sum and a sum of weights, float32[n] each."""
     near = np.float32(_NEAR)
@@ -82,7 +82,7 @@ def _add_share(free, loss, value, weight, total, weights):  # type: ignore[no-un
         weights[i] += weight if loss[i] > np.float32(0.0) else np.float32(0.0)
 
 
-@function
+@helper
 def _add_mean(total, weights, weight, bound):  # type: ignore[no-untyped-def]
     near = np.float32(_NEAR)
     for i in range(len(bound)):
@@ -90,7 +90,7 @@ def _add_mean(total, weights, weight, bound):  # type: ignore[no-untyped-def]
         bound[i] = bound[i] + weight * mean if bound[i] >= np.float32(0.0) else np.float32(-1.0)
 
 
-@function
+@helper
 def _add_balance(  # type: ignore[no-untyped-def]
     free, loss, value, other_free, other_loss, other_value, even, weight, bound
 ):
@@ -107,7 +107,7 @@ def _add_balance(  # type: ignore[no-untyped-def]
         bound[i] = bound[i] + weight * score if bound[i] >= zero else np.float32(-1.0)
 
 
-@function
+@helper
 def _any(flags):  # type: ignore[no-untyped-def]
     found = np.int32(0)
     for i in range(len(flags)):
@@ -115,20 +115,20 @@ def _any(flags):  # type: ignore[no-untyped-def]
     return found != 0
 
 
-@function
+@helper
 def _store(bound, kept, own):  # type: ignore[no-untyped-def]
     for i in range(len(bound)):
         kept[i] = np.int16(bound[i])
         own[i] = np.int16(bound[i])
 
 
-@function
+@helper
 def _take(kept, own):  # type: ignore[no-untyped-def]
     for i in range(len(own)):
         own[i] = kept[i]
 
 
-@function
+@helper
 def _scatter(bound, rows, kept, own):  # type: ignore[no-untyped-def]
     """Write the bounds of some rows. Numbers that may be negative would be asked whether they are."""
     for i in range(len(bound)):
@@ -137,7 +137,7 @@ def _scatter(bound, rows, kept, own):  # type: ignore[no-untyped-def]
         own[row] = np.int16(bound[i])
 
 
-@inner
+@helper
 def bound_rows(columns, groups, bounds, changes, g, is_recent, start, n, scratch):  # type: ignore[no-untyped-def]
     """Write the bounds of n rows of a group into ``scratch.estimate``: at most ``BLOCK``.
 
@@ -197,13 +197,13 @@ def bound_rows(columns, groups, bounds, changes, g, is_recent, start, n, scratch
                 bound[i] = -1.0
 
 
-@function
+@helper
 def percent_free(allocatable, requested):  # type: ignore[no-untyped-def]
     """Return the free share of a resource in percent, -1 where a row has none of it at all."""
     return (allocatable - requested) * 100.0 / allocatable if allocatable > 0 else -1.0
 
 
-@function
+@helper
 def _set_free(allocatable, requested, free):  # type: ignore[no-untyped-def]
     for i in range(len(free)):
         free[i] = percent_free(allocatable[i], requested[i])
@@ -233,7 +233,7 @@ def _sync_free(columns, bounds, changes):  # type: ignore[no-untyped-def]
     recent[1] = length
 
 
-@inner
+@helper
 def sync_row_bounds(columns, groups, bounds, changes, g, scratch):  # type: ignore[no-untyped-def]
     """Bring the bounds of a group up to date, and write them into ``scratch.bound``.
 

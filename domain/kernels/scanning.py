@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels.arrays import BLOCK, INFEASIBLE, TOP
+from domain.kernels.arrays import (
+    BLOCK,
+    INFEASIBLE,
+    TOP,
+    Bounds,
+    ChangeLog,
+    Columns,
+    Counters,
+    Groups,
+    Placed,
+    Scratch,
+)
 from domain.kernels.bases import has_base, sync_base
 from domain.kernels.blocks import fit_rows, sync_blocks
-from domain.kernels.compiling import function, helper, inner
+from domain.kernels.compiling import helper, unit
 from domain.kernels.counting import fit_rules, rule_code, set_rules, set_values, write_rules
 from domain.kernels.explain import explain_attempt
 from domain.kernels.filtering import filter_row
@@ -18,14 +29,14 @@ from domain.kernels.tournament import void_tree
 from domain.kernels.variance import extremes_of_growth, grow_variances
 
 
-@function
+@helper
 def copy_flags(source, target):  # type: ignore[no-untyped-def]
     """Copy uint8[n]; a loop, as a slice assignment would count references."""
     for i in range(len(source)):
         target[i] = source[i]
 
 
-@function
+@helper
 def _copy_totals(source, target):  # type: ignore[no-untyped-def]
     for i in range(len(source)):
         target[i] = source[i]
@@ -53,7 +64,7 @@ def _score(columns, groups, g, with_base, first, n, scratch):  # type: ignore[no
         score_block(columns, groups, g, first, scratch.fits[:n], scratch.total[:n], scratch)
 
 
-@inner
+@helper
 def find_extremes(columns, groups, g, scratch):  # type: ignore[no-untyped-def]
     """Find the extremes of a group's normalised scores over the feasible rows, ``scratch.feasible``."""
     count = columns.rows_count[0]
@@ -69,7 +80,7 @@ def find_extremes(columns, groups, g, scratch):  # type: ignore[no-untyped-def]
         )
 
 
-@function
+@helper
 def _count_fitting(fits):  # type: ignore[no-untyped-def]
     """Return how many rows of a block are feasible."""
     fitting = 0
@@ -78,7 +89,7 @@ def _count_fitting(fits):  # type: ignore[no-untyped-def]
     return fitting
 
 
-@inner
+@helper
 def count_codes(columns, groups, counters, g, histogram):  # type: ignore[no-untyped-def]
     """Count the rows per code of a group, int32[CODES], by the bounds of its rules. Cost: O(N) per filter."""
     histogram[:] = 0
@@ -87,10 +98,19 @@ def count_codes(columns, groups, counters, g, histogram):  # type: ignore[no-unt
         histogram[rule_code(groups, counters, g, row, code)] += 1
 
 
-@inner
-def scan(  # type: ignore[no-untyped-def]
-    columns, groups, counters, bounds, changes, placed, g, attempt, wanted, scratch
-):
+@unit
+def scan(
+    columns: Columns,
+    groups: Groups,
+    counters: Counters,
+    bounds: Bounds,
+    changes: ChangeLog,
+    placed: Placed,
+    g: int,
+    attempt: int,
+    wanted: int,
+    scratch: Scratch,
+) -> int:
     """Find the best row of a group by scoring every row.
 
     Parameters

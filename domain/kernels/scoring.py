@@ -7,9 +7,11 @@ and what the static plugins say that are not normalised. Those that are the same
 
 from __future__ import annotations
 
-from domain.kernels.compiling import function, helper, inner
+from domain.kernels.arrays import Columns, Groups, Scratch
+from domain.kernels.compiling import helper, unit
 from domain.kernels.counting import rate_counted
 from domain.kernels.normalising import is_constant, normal
+from domain.kernels.tables import Flags, Reals
 from domain.kernels.terms import rate_term
 from domain.kernels.totals import whole
 from domain.kernels.variance import normal_variance
@@ -37,8 +39,10 @@ def score_weight(groups, g, k):  # type: ignore[no-untyped-def]
     return weight
 
 
-@helper
-def rate_block(columns, groups, g, k, first, fits, value, scratch):  # type: ignore[no-untyped-def]
+@unit
+def rate_block(
+    columns: Columns, groups: Groups, g: int, k: int, first: int, fits: Flags, value: Reals, scratch: Scratch
+) -> None:
     """Write the k-th score, 0..100, of rows ``first .. first + n - 1`` into ``value`` float64[n].
 
     ``fits`` uint8[n] says which of them are feasible. The extremes of normalised scores and variances must be
@@ -75,7 +79,7 @@ def rate_block(columns, groups, g, k, first, fits, value, scratch):  # type: ign
         )  # fmt: skip
 
 
-@inner
+@helper
 def score_block(columns, groups, g, first, fits, total, scratch):  # type: ignore[no-untyped-def]
     """Write into ``total`` int64[n] the totals of rows ``first .. first + n - 1``.
 
@@ -91,7 +95,7 @@ def first_counted(groups, g):  # type: ignore[no-untyped-def]
     return groups.raw_count[g] + groups.term_count[g]
 
 
-@inner
+@helper
 def add_scores(columns, groups, g, begin, end, first, fits, total, scratch):  # type: ignore[no-untyped-def]
     """Add scores ``begin .. end - 1`` to the totals of a block, int64[n]: see ``score_block``."""
     n = len(total)
@@ -116,26 +120,26 @@ def set_static(groups, g, first, total):  # type: ignore[no-untyped-def]
     _set(groups.static_score[part, first : first + len(total)], groups.static_constant[part], total)
 
 
-@function
+@helper
 def _set(static_score, constant, total):  # type: ignore[no-untyped-def]
     for i in range(len(total)):
         total[i] = static_score[i] + constant
 
 
-@function
+@helper
 def _add_whole(value, weight, total):  # type: ignore[no-untyped-def]
     """Add scores, float64[n], to the totals of a block, int64[n]."""
     for i in range(len(total)):
         total[i] += whole(value[i], weight)
 
 
-@function
+@helper
 def _rate_normal(raw, low, high, kind, value):  # type: ignore[no-untyped-def]
     for i in range(len(value)):
         value[i] = normal(raw[i], low, high, kind)
 
 
-@function
+@helper
 def _rate_variance(growth, low, high, value):  # type: ignore[no-untyped-def]
     for i in range(len(value)):
         value[i] = normal_variance(growth[i], low, high)

@@ -28,12 +28,13 @@ from domain.kernels.arrays import (
     TARGET_LOAD,
     WHOLE,
 )
-from domain.kernels.compiling import function
+from domain.kernels.compiling import helper, unit
 from domain.kernels.device_terms import rate_by_devices
 from domain.kernels.risk import over_commitment
+from domain.kernels.tables import Amounts, Flags, Measured, PartColumns, Reals, Totals
 
 
-@function
+@helper
 def rate_term(  # type: ignore[no-untyped-def]
     kind, allocatable, requested, measured, fits, first, part_column, part_weight, part_value, number, work,
     value,
@@ -56,7 +57,35 @@ def rate_term(  # type: ignore[no-untyped-def]
             plain == BALANCED_CHANGE, whole, allocatable, requested, first, part_column, part_value, work,
             value,
         )  # fmt: skip
-    elif plain == CAPACITY_RATIO and whole:
+    else:
+        rate_other_term(
+            kind, allocatable, requested, measured, fits, first, part_column, part_weight, part_value, number,
+            work, value,
+        )  # fmt: skip
+
+
+@unit
+def rate_other_term(
+    kind: int,
+    allocatable: Amounts,
+    requested: Amounts,
+    measured: Measured,
+    fits: Flags,
+    first: int,
+    part_column: PartColumns,
+    part_weight: Reals,
+    part_value: Totals,
+    number: Reals,
+    work: Measured,
+    value: Reals,
+) -> None:
+    """Write the scores of a block by a term of a kind that the default profile does not have.
+
+    The parameters are those of ``rate_term``.
+    """
+    whole = kind >= WHOLE
+    plain = kind - WHOLE if whole else kind
+    if plain == CAPACITY_RATIO and whole:
         _rate_whole_curve(
             allocatable, requested, first, part_column, part_weight, part_value, number,
             work[0, : len(value)], value,
@@ -85,7 +114,7 @@ def rate_term(  # type: ignore[no-untyped-def]
         )  # fmt: skip
 
 
-@function
+@helper
 def _divide(value, weights, whole):  # type: ignore[no-untyped-def]
     """Divide the weighted sums by the sums of weights, 0 where there is no weight."""
     for i in range(len(value)):
@@ -93,7 +122,7 @@ def _divide(value, weights, whole):  # type: ignore[no-untyped-def]
         value[i] = np.floor(mean) if whole else mean
 
 
-@function
+@helper
 def _rate_allocated(  # type: ignore[no-untyped-def]
     least, whole, allocatable, requested, first, part_column, part_weight, part_value, weights, value
 ):
@@ -117,7 +146,7 @@ def _rate_allocated(  # type: ignore[no-untyped-def]
     _divide(value, weights, whole)
 
 
-@function
+@helper
 def _rate_curve(  # type: ignore[no-untyped-def]
     allocatable, requested, first, part_column, part_weight, part_value, number, work, value
 ):
@@ -158,7 +187,7 @@ def _rate_curve(  # type: ignore[no-untyped-def]
     _divide(value, weights, False)
 
 
-@function
+@helper
 def _rate_whole_curve(  # type: ignore[no-untyped-def]
     allocatable, requested, first, part_column, part_weight, part_value, number, weights, value
 ):
@@ -184,7 +213,7 @@ def _rate_whole_curve(  # type: ignore[no-untyped-def]
         value[i] = np.floor(value[i] + 0.5)
 
 
-@function
+@helper
 def _rate_balance(  # type: ignore[no-untyped-def]
     change, whole, allocatable, requested, first, part_column, part_value, work, value
 ):
@@ -203,7 +232,7 @@ def _rate_balance(  # type: ignore[no-untyped-def]
             value[i] = 50.0 + (np.floor(half) if whole else half)
 
 
-@function
+@helper
 def rate_evenness(  # type: ignore[no-untyped-def]
     allocatable, requested, first, part_column, part_value, pods, whole, work, value
 ):
@@ -240,7 +269,7 @@ def rate_evenness(  # type: ignore[no-untyped-def]
         value[i] = np.floor(even) if whole else even
 
 
-@function
+@helper
 def _deviate(allocatable, first, part_column, work, value):  # type: ignore[no-untyped-def]
     """Write the standard deviation of the shares ``work[5:]`` of rows with more than two of them."""
     n = len(value)
@@ -258,7 +287,7 @@ def _deviate(allocatable, first, part_column, work, value):  # type: ignore[no-u
         value[i] = np.sqrt(squares[i] / count[i]) if count[i] > 2.0 else value[i]
 
 
-@function
+@helper
 def _rate_target_load(  # type: ignore[no-untyped-def]
     allocatable, requested, measured, first, part_column, part_weight, part_value, target, value
 ):
@@ -285,7 +314,7 @@ def _rate_target_load(  # type: ignore[no-untyped-def]
         value[i] = score
 
 
-@function
+@helper
 def _rate_low_risk(  # type: ignore[no-untyped-def]
     allocatable, requested, measured, fits, first, part_column, part_weight, part_value, number, value
 ):
@@ -311,7 +340,7 @@ def _rate_low_risk(  # type: ignore[no-untyped-def]
         value[i] = 100.0 * (1.0 - worst) if is_measured else 0.0
 
 
-@function
+@helper
 def _rate_pair(allocatable, requested, first, part_column, part_value, value):  # type: ignore[no-untyped-def]
     """Rate by BRA: 100 less the difference of the used shares of two resources, in percent."""
     for i in range(len(value)):
@@ -325,7 +354,7 @@ def _rate_pair(allocatable, requested, first, part_column, part_value, value):  
         value[i] = 100.0 - (high - low) * 100.0
 
 
-@function
+@helper
 def _type_of_pod(allocatable, row, part_column, part_value):  # type: ignore[no-untyped-def]
     """Return 1 for a pod that is compressible on a row, 2 for an incompressible one, 0 for a balanced one."""
     for p in range(4):
@@ -340,7 +369,7 @@ def _type_of_pod(allocatable, row, part_column, part_value):  # type: ignore[no-
     return 2 if cpu < memory and network < disk else 0
 
 
-@function
+@helper
 def _rate_search(  # type: ignore[no-untyped-def]
     allocatable, requested, measured, first, part_column, part_value, number, value
 ):

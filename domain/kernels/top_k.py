@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from domain.kernels.arrays import TOP
-from domain.kernels.compiling import function, helper
+from domain.kernels.compiling import helper
 from domain.kernels.ties import mix
 
 
@@ -26,7 +26,7 @@ def insert_ranked(rows, scores, ties, most, row, score, tie, kept):  # type: ign
     return min(kept + 1, most)
 
 
-@function
+@helper
 def _count_as_good(total, fits, score):  # type: ignore[no-untyped-def]
     """Return how many rows of a scored block reach ``score``; mostly none does."""
     found = 0

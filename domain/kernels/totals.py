@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from domain.kernels.arrays import TOTAL_ONE
-from domain.kernels.compiling import function
+from domain.kernels.compiling import helper
 
 
-@function
+@helper
 def whole(score, weight):  # type: ignore[no-untyped-def]
     """Return what a score adds to the total of a row.
 

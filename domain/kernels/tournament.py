@@ -8,15 +8,15 @@ those whose group has no further pod in the call.
 
 from __future__ import annotations
 
-from domain.kernels.arrays import BLOCK, GONE, INFEASIBLE
-from domain.kernels.compiling import function, helper, inner
+from domain.kernels.arrays import BLOCK, GONE, INFEASIBLE, ChangeLog, Columns, Groups, Scratch
+from domain.kernels.compiling import helper, unit
 from domain.kernels.filtering import filter_row
 from domain.kernels.normalising import reset_extremes, shift_extremes, widen_extremes
 from domain.kernels.scoring import score_block, score_row
 from domain.kernels.ties import better
 
 
-@inner
+@helper
 def take_tree(groups, g, uses):  # type: ignore[no-untyped-def]
     """Give a group a tree if it has none; say whether it has one now. Cost: O(trees)."""
     trees = groups.trees
@@ -81,19 +81,19 @@ def rescore(columns, groups, g, row, scratch):  # type: ignore[no-untyped-def]
     return stale
 
 
-@function
+@helper
 def _fit(code, fits):  # type: ignore[no-untyped-def]
     for i in range(len(fits)):
         fits[i] = code[i] == 0
 
 
-@function
+@helper
 def _refuse(fits, score):  # type: ignore[no-untyped-def]
     for i in range(len(score)):
         score[i] = score[i] if fits[i] != 0 else INFEASIBLE
 
 
-@inner
+@helper
 def rebuild(columns, groups, g, scratch):  # type: ignore[no-untyped-def]
     """Filter every row, score the feasible ones, and play the whole tournament. Cost: O(N)."""
     t = groups.tree_of[g]
@@ -127,8 +127,8 @@ def rebuild(columns, groups, g, scratch):  # type: ignore[no-untyped-def]
         winner[i] = better(columns, score, groups.salt[g], winner[2 * i], winner[2 * i + 1])
 
 
-@helper
-def sync(columns, groups, changes, g, scratch):  # type: ignore[no-untyped-def]
+@unit
+def sync(columns: Columns, groups: Groups, changes: ChangeLog, g: int, scratch: Scratch) -> None:
     """Bring a tree up to date with the change log: row by row, or all when more than a quarter changed."""
     trees = groups.trees
     t = groups.tree_of[g]

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels.arrays import BY_CLOSENESS, METRIC_MAX, METRIC_ONE, UNCOUNTED, VARIANCE
+from domain.kernels.arrays import (
+    BY_CLOSENESS,
+    METRIC_MAX,
+    METRIC_ONE,
+    UNCOUNTED,
+    VARIANCE,
+    ChangeLog,
+    Columns,
+    Groups,
+    Scratch,
+)
 from domain.kernels.closeness import rate_closeness
-from domain.kernels.compiling import function, inner
+from domain.kernels.compiling import helper, unit
 from domain.kernels.normalising import normal
 
 
-@function
+@helper
 def metric(requested, capacity):  # type: ignore[no-untyped-def]
     """Return the metric of GlobalVariance: requested / capacity in whole units of 2^-20, at most 4."""
     share = np.floor(requested * float(METRIC_ONE) / capacity)
     return int(min(share, float(METRIC_MAX)))
 
 
-@function
+@helper
 def normal_variance(growth, low, high):  # type: ignore[no-untyped-def]
     """Return the normalised score, 0..100, of a row that adds ``growth`` to the variance."""
     if growth == UNCOUNTED:
@@ -25,12 +35,12 @@ def normal_variance(growth, low, high):  # type: ignore[no-untyped-def]
     return normal(float(growth), float(low), float(high), VARIANCE)
 
 
-@function
+@helper
 def _metric_of(requested, allocatable):  # type: ignore[no-untyped-def]
     return metric(requested, max(allocatable, 1)) if allocatable > 0 else UNCOUNTED
 
 
-@function
+@helper
 def _sum_up(own, sums):  # type: ignore[no-untyped-def]
     """Write how many rows count into ``sums[2]``, and the sum of their metrics into ``sums[3]``."""
     n = 0
@@ -42,7 +52,7 @@ def _sum_up(own, sums):  # type: ignore[no-untyped-def]
     sums[3] = total
 
 
-@function
+@helper
 def _sum_requested(requested, allocatable, column, changed, length, own, sums):  # type: ignore[no-untyped-def]
     """Bring the metrics of a column and their sum up to date.
 
@@ -64,7 +74,7 @@ def _sum_requested(requested, allocatable, column, changed, length, own, sums): 
     sums[1] = length
 
 
-@function
+@helper
 def _sum_measured(measured, allocatable, own, sums):  # type: ignore[no-untyped-def]
     """Take measured usage as the metric. Rows without a measurement or without the resource do not count."""
     for i in range(len(own)):
@@ -74,7 +84,7 @@ def _sum_measured(measured, allocatable, own, sums):  # type: ignore[no-untyped-
     sums[0] = -1
 
 
-@function
+@helper
 def _grow(allocatable, value, own, n, total, growth):  # type: ignore[no-untyped-def]
     """Write how much a pod of ``value`` on each row would add to the variance of the metric over all rows.
 
@@ -88,7 +98,7 @@ def _grow(allocatable, value, own, n, total, growth):  # type: ignore[no-untyped
         growth[i] = grown if own[i] != UNCOUNTED else UNCOUNTED
 
 
-@function
+@helper
 def extremes_of_growth(growth, fits):  # type: ignore[no-untyped-def]
     """Return the lowest and the highest growth over the feasible rows."""
     low = np.int64(-(UNCOUNTED + 1))
@@ -100,8 +110,10 @@ def extremes_of_growth(growth, fits):  # type: ignore[no-untyped-def]
     return low, high
 
 
-@inner
-def grow_variances(columns, groups, changes, g, scratch):  # type: ignore[no-untyped-def]
+@unit
+def grow_variances(
+    columns: Columns, groups: Groups, changes: ChangeLog, g: int, scratch: Scratch
+) -> None:
     """Write, for each variance that a group is scored by, what a pod on each row would add to it.
 
     Closeness to the best row counts as one: it, too, changes on all rows with each pod.

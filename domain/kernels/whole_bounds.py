@@ -21,10 +21,17 @@ from domain.kernels.arrays import (
     TOTAL_ONE,
     UNKNOWN,
     WHOLE,
+    Bounds,
+    ChangeLog,
+    Columns,
+    Counters,
+    Groups,
+    Placed,
+    Scratch,
 )
 from domain.kernels.blocks import sync_blocks
 from domain.kernels.branch_and_bound import sync_base
-from domain.kernels.compiling import function, helper, inner
+from domain.kernels.compiling import helper, unit
 from domain.kernels.counted_bounds import add_counts, set_counted_of
 from domain.kernels.counting import rule_code, set_rules, write_rules
 from domain.kernels.explain import explain_attempt
@@ -69,12 +76,12 @@ def has_whole_bounds(groups, g):  # type: ignore[no-untyped-def]
     return bounded and weights <= _WEIGHTS_MAX and balanced <= 1  # ``bounds.even`` is of one term
 
 
-@function
+@helper
 def _is_whole_weight(weight):  # type: ignore[no-untyped-def]
     return weight >= 0.0 and weight <= _WEIGHT_MAX and weight == np.floor(weight)
 
 
-@function
+@helper
 def _highest(bound):  # type: ignore[no-untyped-def]
     """Return the highest of int16[n]: by itself and of whole numbers, or no vector instructions are made."""
     highest = np.int16(-1)
@@ -83,14 +90,14 @@ def _highest(bound):  # type: ignore[no-untyped-def]
     return highest
 
 
-@function
+@helper
 def _set_highest(bound, highest):  # type: ignore[no-untyped-def]
     """Write the highest of each span of int16[n]: spans are short, as few of them hold rows of the best."""
     for b in range(len(highest)):
         highest[b] = _highest(bound[b * SPAN : min((b + 1) * SPAN, len(bound))])
 
 
-@function
+@helper
 def _count_refused_at_home(bound, static_code):  # type: ignore[no-untyped-def]
     """Return how many rows of a block are looked at and refused."""
     refused = np.int32(0)
@@ -114,7 +121,7 @@ def _count_refused(columns, groups, counters, g, scratch):  # type: ignore[no-un
                     scratch.histogram[rule_code(groups, counters, g, row, code)] += 1
 
 
-@function
+@helper
 def _smallest_tie(bound, tie, level, salt):  # type: ignore[no-untyped-def]
     """Return the smallest salted tie value of the rows with a bound of ``level``."""
     smallest = np.uint64(_LAST_TIE)
@@ -124,7 +131,7 @@ def _smallest_tie(bound, tie, level, salt):  # type: ignore[no-untyped-def]
     return smallest
 
 
-@function
+@helper
 def _find_tie(bound, tie, level, salt, wanted):  # type: ignore[no-untyped-def]
     """Return the first row with a bound of ``level`` and this salted tie value."""
     for i in range(len(bound)):
@@ -174,10 +181,19 @@ def _set_bound(columns, row, bound, scratch):  # type: ignore[no-untyped-def]
     scratch.block_tie[b] = 0
 
 
-@inner
-def search_whole(  # type: ignore[no-untyped-def]
-    columns, groups, counters, bounds, changes, placed, g, attempt, wanted, scratch
-):
+@unit
+def search_whole(
+    columns: Columns,
+    groups: Groups,
+    counters: Counters,
+    bounds: Bounds,
+    changes: ChangeLog,
+    placed: Placed,
+    g: int,
+    attempt: int,
+    wanted: int,
+    scratch: Scratch,
+) -> int:
     """Find the best row of a group by bounds of the row: the answer of ``scan``.
 
     The best rows are taken out one by one. Each is scored exactly, and put back where its bound was too high.
@@ -199,7 +215,7 @@ def search_whole(  # type: ignore[no-untyped-def]
     kept = 0
     wrong = 0
     row = 0
-    best = np.int64(INFEASIBLE)
+    best = INFEASIBLE
     while kept < wanted and row >= 0 and wrong < _WRONG_MAX:
         row = _find_first(columns, groups, g, blocks, scratch)
         if row >= 0:

@@ -215,7 +215,7 @@ class Victims:
             self._bands.clear()
             self._room = np.pad(self._room, (0, more))
             self._pods.extend([] for _ in range(more))
-            self.arrays = self.arrays._replace(
+            self.arrays = self.arrays.replace(
                 first=np.pad(self.arrays.first, (0, more)),
                 length=np.pad(self.arrays.length, (0, more)),
                 gone=np.pad(self.arrays.gone, ((0, 0), (0, more))),
@@ -281,7 +281,7 @@ class Victims:
         capacity = len(self.arrays.priority)
         if self._end > capacity:
             more = self._end * 5 // 4 - capacity
-            self.arrays = self.arrays._replace(
+            self.arrays = self.arrays.replace(
                 **{
                     name: np.pad(getattr(self.arrays, name), (0, more))
                     for name in ("priority", "start_ms", "kind", "budgets", "is_there", "mark")

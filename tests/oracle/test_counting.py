@@ -15,7 +15,7 @@ from domain.cycle.bounds import empty_bounds, empty_row_bounds
 from domain.cycle.counted import Counted
 from domain.cycle.explanation import scratch_for
 from domain.cycle.picked import room_for
-from domain.cycle.program import SLOT_FIELDS
+from domain.cycle.program import empty_slots
 from domain.kernels import arrays as kernel
 from domain.kernels import placing
 from domain.kernels.devices import DEVICES_MAX
@@ -253,7 +253,7 @@ def groups_of(world: World, width: int) -> kernel.Groups:
     """Compile the slots by hand."""
     count = len(world.slots)
     groups = kernel.Groups(
-        **{name: np.zeros((count, *shape), dtype) for name, (shape, dtype) in SLOT_FIELDS.items()},
+        **empty_slots(count),
         static_code=np.zeros((1, width), dtype=np.int16),
         static_score=np.full((1, width), STATIC * ONE),
         static_raw=np.zeros((1, 1, width)),

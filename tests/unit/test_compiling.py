@@ -35,7 +35,7 @@ def test_what_is_compiled_is_counted_and_its_place_named(
     def doubled(value: int) -> int:
         return 2 * value
 
-    kernel = entry()(doubled)
+    kernel = entry(doubled)
     with Compilations() as seen:
         assert seen.expected > 20
         assert kernel(21) == 42
@@ -53,7 +53,7 @@ def test_without_a_directory_to_write_in_a_kernel_is_compiled_all_the_same(
     def doubled(value: int) -> int:
         return 2 * value
 
-    kernel = entry()(doubled)
+    kernel = entry(doubled)
     with Compilations() as seen:
         assert kernel(21) == 42
     assert seen.kept_in is None
