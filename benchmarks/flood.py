@@ -9,7 +9,7 @@ import resource
 import time
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.warm import warm_up
+from domain.kernels.catalogue import prepare_all
 from domain.model.events import NodeUpserted, PodDeleted, PodUpserted
 from domain.model.profiles import BUILT_IN_PROFILES
 from tests.values import node, pod, template
@@ -33,7 +33,7 @@ def _others(scheduler: Scheduler, name: str) -> float:
 
 def main() -> None:
     """Measure and print."""
-    warm_up()
+    prepare_all()
     scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
     for n in range(NODES):
         scheduler.fold(NodeUpserted(node(f"n{n}", cpu=4_000, pods=4_000)))

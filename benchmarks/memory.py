@@ -20,7 +20,7 @@ from benchmarks import machine
 from benchmarks.shapes import SHAPES
 from benchmarks.stage import BenchError
 from benchmarks.workloads import entry_of, node_manifest, pod_manifest, shaped
-from domain.cycle.warm import warm_up
+from domain.kernels.catalogue import prepare_all
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.limits import batch_records_max
 from domain.model.profiles import BUILT_IN_PROFILES
@@ -96,7 +96,7 @@ def in_own_process(way: str, nodes: int, pods: int, shape: str = PLAIN) -> Memor
 
 def measure_here(way: str, nodes: int, pods: int, shape: str) -> MemoryReport:
     """Measure one way in this process, which must be fresh."""
-    warm_up()
+    prepare_all()
     collect_rarely()
     groups = min(GROUPS, pods)
     baseline, _ = _resident()

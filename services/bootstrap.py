@@ -269,7 +269,7 @@ async def run_worker(
 ) -> None:
     """Run a worker until it is cancelled. ``compiled`` is set once all kernels are compiled."""
     from services.topics import until_first
-    from services.worker.compiling import compile_kernels
+    from services.worker.compiling import compile_kernels, compile_later, late_ones_told
     from services.worker.metrics import WorkerMetrics
     from services.worker.run import BACKOFF_MS, Worker, WorkerSettings
 
@@ -297,14 +297,17 @@ async def run_worker(
     sys.setswitchinterval(_SWITCH_SECONDS)
     collect_rarely()
     worker = Worker(log, ledger, told, WorkerMetrics(registry))
-    tidying = asyncio.create_task(_tidy(at, settings))
+    beside = {asyncio.create_task(_tidy(at, settings))}
     try:
         await until_first(worker.beat(), compile_kernels())
         (compiled or asyncio.Event()).set()
-        await worker.run()
+        beside.add(asyncio.create_task(compile_later()))
+        with late_ones_told():
+            await worker.run()
     finally:
-        tidying.cancel()
-        await asyncio.wait({tidying})
+        for each in beside:
+            each.cancel()
+        await asyncio.wait(beside)
         await _close(log, ledger)
 
 

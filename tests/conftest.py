@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import gc
 import signal
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from domain.cycle.warm import warm_up
+from domain.kernels.catalogue import FIRST, UNITS
+from services.worker.compiling import compile_kernels
 from tests.servers import database, embedded_dsn, fresh_kafka, kafka_bootstrap, postgres_dsn, server_dir
 
 __all__ = ["database", "embedded_dsn", "fresh_kafka", "kafka_bootstrap", "postgres_dsn", "server_dir"]
@@ -24,9 +26,10 @@ _REAL = {"kafka_bootstrap", "postgres_dsn", "fresh_kafka"}
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compile what is not on disk yet, once: before the clock of a test runs, or several processes do."""
+    """Compile what is not on disk yet, before the clock of a test runs; for a few tests what most need."""
     if not session.config.option.collectonly:
-        warm_up()
+        alone = not getattr(session.config.option, "numprocesses", None)
+        asyncio.run(compile_kernels(FIRST if alone else UNITS))
 
 
 def pytest_configure() -> None:

@@ -17,10 +17,7 @@ BIN = Path(sys.executable).parent
 PRODUCT = ("domain", "services", "ops")
 ALL = (*PRODUCT, "migrations", "tests", "benchmarks", "docs")
 
-LINES_MAX = 400
-TEST_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
-LONGER: dict[str, int] = {}
 """Files that may be longer; a file that is not here, or grows beyond its number, is to be split."""
 
 MAY_PRINT = ("services/cli/", "services/worker/compiling.py")
@@ -114,20 +111,6 @@ def test_files_that_are_named_in_scripts_exist() -> None:
     texts = " ".join(text_of(Path(name)) for name in scripts)
     named = set(re.findall(r"\b[\w/.-]+\.(?:py|lock)\b", texts))
     assert {each for each in named if not (ROOT / each).exists()} == set()
-
-
-def test_files_are_short_enough_to_read() -> None:
-    wrong = []
-    for path in sources(*ALL):
-        lines = len(text_of(path).splitlines())
-        limit = TEST_LINES_MAX if path.parts[0] == "tests" else LINES_MAX
-        if lines > LONGER.get(path.as_posix(), limit):
-            wrong.append(f"{path}: {lines}")
-    assert wrong == []
-
-
-def test_every_exception_is_still_needed() -> None:
-    assert [name for name in LONGER if len(text_of(Path(name)).splitlines()) <= LINES_MAX] == []
 
 
 def test_functions_are_short_enough_to_read() -> None:

@@ -26,10 +26,10 @@ def empty_bases(width: int) -> kernel.Bases:
 
 
 class Bases:
-    """Gives bases to slots; the least recently used goes first."""
+    """Gives bases to slots; the least recently used goes first. ``groups`` holds both."""
 
     def __init__(self, groups: kernel.Groups) -> None:
-        self._groups = groups
+        self.groups = groups
         groups.base_of[:] = -1
         self._bases: OrderedDict[Hashable, Base] = OrderedDict()  # in order of use, oldest first
         self._free = list(range(len(groups.bases.synced) - 1, -1, -1))
@@ -39,7 +39,7 @@ class Bases:
         base = program.base
         if base is None or base.index < 0:
             base = program.base = self._find(program, call)
-            self._groups.base_of[program.slot] = -1 if base is None else base.index
+            self.groups.base_of[program.slot] = -1 if base is None else base.index
         if base is None:
             return
         if base.called != call:
@@ -47,7 +47,7 @@ class Bases:
             base.called = call
         if base.static is not program.static or base.version != program.static.version:
             base.static, base.version = program.static, program.static.version
-            self._groups.bases.synced[base.index] = -1
+            self.groups.bases.synced[base.index] = -1
 
     def _find(self, program: Program, call: int) -> Base | None:
         key = (program.static.key, tuple(program.demands), tuple(program.limits), tuple(program.terms))
@@ -63,7 +63,7 @@ class Bases:
 
     def _drop(self, base: Base) -> None:
         del self._bases[base.key]
-        owners = self._groups.base_of
+        owners = self.groups.base_of
         owners[owners == base.index] = -1
         self._free.append(base.index)
         base.index = -1

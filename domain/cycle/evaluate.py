@@ -259,7 +259,7 @@ def look_at_rows(plan: ProfilePlan, alone: Alone) -> tuple[np.ndarray, np.ndarra
     """
     snapshot, slots, program = alone
     count, kinds = int(snapshot.columns.rows_count[0]), plan.kernel_scores
-    codes, hopeless = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.uint8)
+    codes, hopeless = np.zeros(count, dtype=np.int16), np.zeros(count, dtype=np.uint8)
     parts, totals = np.zeros((len(kinds), count)), np.zeros(count, dtype=np.int64)
     scratch = scratch_for(
         np.zeros(0, dtype=np.int32),

@@ -44,6 +44,9 @@ from domain.state.snapshot import Snapshot
 if TYPE_CHECKING:
     from domain.cycle.groups import WaitingGroup
 
+_SLOTS_FIRST = 64
+"""Begin with 64 slots: their arrays grow with the groups that there are."""
+_SLOTS_GROWTH = 4
 _CACHED_MIN = 16
 _CACHED_MAX = 1_024
 _TREE_ROW_BYTES = 2 + 8 + 2 * 4  # a code, a score, two nodes of the tree
@@ -93,9 +96,8 @@ class GroupSlots:
         self._programs.clear()
         self._statics.clear()
         self._in_arrays.clear()
-        slots, width = self._slots_max, self._snapshot.rows_width
+        slots, width = min(_SLOTS_FIRST, self._slots_max), self._snapshot.rows_width
         statics = self._fitting(self._bytes_max * 5 // 6, _STATIC_ROW_BYTES + _RAW_BYTES * self._raws_count)
-        trees = self._fitting(self._bytes_max // 6, _TREE_ROW_BYTES)
         self.groups = kernel.Groups(
             **empty_slots(slots),
             static_code=np.zeros((statics, width), dtype=np.int16),
@@ -106,15 +108,7 @@ class GroupSlots:
             static_whole=np.zeros(statics, dtype=np.uint8),
             raw_constant=np.zeros((statics, kernel.RAWS_MAX)),
             raws_varying=np.zeros(statics, dtype=np.int32),
-            trees=kernel.Trees(
-                owner=np.full(trees, -1, dtype=np.int32),
-                used=np.zeros(trees, dtype=np.int64),
-                synced=np.full(trees, -1, dtype=np.int64),
-                code=np.zeros((trees, width), dtype=np.int16),
-                score=np.zeros((trees, width), dtype=np.int64),
-                winner=np.zeros((trees, 2 * width), dtype=np.int32),
-                histogram=np.zeros((trees, kernel.CODES), dtype=np.int32),
-            ),
+            trees=self._empty_trees(slots),
             row_bounds=empty_row_bounds(width, slots),
             bases=empty_bases(width),
         )
@@ -123,6 +117,41 @@ class GroupSlots:
         self._allocate_bounds()
         self._free = list(range(slots - 1, -1, -1))
         self._free_statics = list(range(statics - 1, -1, -1))
+
+    def _empty_trees(self, slots: int) -> kernel.Trees:
+        """Return room for the trees of so many slots, as far as the memory bound allows."""
+        width = self._snapshot.rows_width
+        count = min(self._fitting(self._bytes_max // 6, _TREE_ROW_BYTES), slots)
+        return kernel.Trees(
+            owner=np.full(count, -1, dtype=np.int32),
+            used=np.zeros(count, dtype=np.int64),
+            synced=np.full(count, -1, dtype=np.int64),
+            code=np.zeros((count, width), dtype=np.int16),
+            score=np.zeros((count, width), dtype=np.int64),
+            winner=np.zeros((count, 2 * width), dtype=np.int32),
+            histogram=np.zeros((count, kernel.CODES), dtype=np.int32),
+        )
+
+    def _grow(self) -> bool:
+        """Add slots behind those that there are; return False where there are as many as may be.
+
+        What is kept per row of some groups alone is dropped: there is room for more groups now.
+        """
+        before = len(self.groups.salt)
+        slots = min(before * _SLOTS_GROWTH, self._slots_max)
+        if slots == before:
+            return False
+        wider = empty_slots(slots)
+        for name, array in wider.items():
+            array[:before] = getattr(self.groups, name)
+        wider["tree_of"][:] = wider["base_of"][before:] = -1
+        self.groups = self._bases.groups = self.groups.replace(
+            **wider,
+            trees=self._empty_trees(slots),
+            row_bounds=empty_row_bounds(self._snapshot.rows_width, slots),
+        )
+        self._free = list(range(slots - 1, before - 1, -1))
+        return True
 
     def _fitting(self, bytes_max: int, row_bytes: int) -> int:
         """Return how many arrays over all rows fit a bound."""
@@ -187,7 +216,7 @@ class GroupSlots:
             self._drop(key)
             program = None
         if program is None:
-            if not (self._free or self._drop_oldest()) or not self._make_room_for_counters():
+            if not (self._free or self._grow() or self._drop_oldest()) or not self._make_room_for_counters():
                 return None
             terms = [use.plugin.term(template, self._state.resources) for use in plan.resource_scores]
             static = self._static_part(template, plan, terms, (is_home, domain))

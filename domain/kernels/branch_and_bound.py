@@ -303,6 +303,31 @@ def _score_promising_rows(columns, groups, bounds, g, b, n, found, scratch):  # 
                     scratch.fits[i] = 0
 
 
+@helper
+def _rank_equal_rows(columns, groups, bounds, placed, g, attempt, wanted, scratch):  # type: ignore[no-untyped-def]
+    """Return what ``best_equal_rows`` does; -1 kept where some of the rows have room and others not."""
+    kept = 0
+    last_score = INFEASIBLE
+    last_tie = np.uint64(0xFFFFFFFFFFFFFFFF)
+    if are_equal_rows_of(bounds.equal_rows, groups.static_part[g]):
+        fit = fit_equal_rows(groups, bounds.equal_rows, g)
+        if fit == SOME_FIT:
+            kept = -1
+        elif fit == ALL_FIT:
+            kept, last_score, last_tie = best_equal_rows(
+                columns, groups, bounds.equal_rows, placed, g, attempt, wanted, scratch
+            )
+    return kept, last_score, last_tie
+
+
+@helper
+def _take_equal_rows_out(columns, groups, bounds, g, blocks, scratch):  # type: ignore[no-untyped-def]
+    """Take the rows that equal the one found out of the blocks, if it is time for it."""
+    if find_equal_rows(columns, groups, bounds, g, scratch.row[0]):
+        scratch.marks[:blocks] = 1
+        _sync_marked_blocks(columns, groups, bounds, g, scratch.marks)
+
+
 @unit
 def search(
     columns: Columns,
@@ -341,17 +366,11 @@ def search(
     part = groups.static_part[g]
     upper_bound = scratch.upper_bound
     rounding = groups.term_count[g] / TOTAL_ONE
-    kept = 0
-    last_score = INFEASIBLE
-    last_tie = np.uint64(0xFFFFFFFFFFFFFFFF)
-    if are_equal_rows_of(bounds.equal_rows, part):
-        fit = fit_equal_rows(groups, bounds.equal_rows, g)
-        if fit == SOME_FIT:
-            return UNKNOWN
-        if fit == ALL_FIT:
-            kept, last_score, last_tie = best_equal_rows(
-                columns, groups, bounds.equal_rows, placed, g, attempt, wanted, scratch
-            )
+    kept, last_score, last_tie = _rank_equal_rows(
+        columns, groups, bounds, placed, g, attempt, wanted, scratch
+    )  # fmt: skip
+    if kept < 0:
+        return UNKNOWN
     rated, reach, margin = _set_upper_bounds(groups, bounds, g, blocks, scratch)
     if wanted == TOP:
         count_reasons(columns, groups, bounds, g, blocks, scratch.histogram)
@@ -376,9 +395,6 @@ def search(
             )
     if wanted == TOP:
         last_score = explain_attempt(columns, groups, placed, g, attempt, kept, scratch)
-    if kept == 0:
-        return INFEASIBLE
-    if scored > bounds.equal_rows.least[0] and find_equal_rows(columns, groups, bounds, g, scratch.row[0]):
-        scratch.marks[:blocks] = 1
-        _sync_marked_blocks(columns, groups, bounds, g, scratch.marks)
-    return last_score
+    if kept > 0 and scored > bounds.equal_rows.least[0]:
+        _take_equal_rows_out(columns, groups, bounds, g, blocks, scratch)
+    return last_score if kept > 0 else INFEASIBLE

@@ -17,9 +17,6 @@ import contextlib
 import ctypes
 import functools
 import hashlib
-import os
-import sys
-import traceback
 from collections.abc import Callable
 from types import CodeType, FunctionType, TracebackType
 from typing import Any, ClassVar, get_args, get_type_hints
@@ -97,12 +94,27 @@ class Unit:
         returned = _type_of(hints.pop("return"))
         return returned(*(_type_of(hint) for hint in hints.values()))
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the unit is on disk, or in memory: ``prepare`` compiles nothing."""
+        if self._cell.value:
+            return True
+        cache = self.dispatcher._cache
+        return isinstance(cache, _Cache) and cache.holds(self.signature, self.dispatcher.targetctx)
+
+    @property
+    def kept_in(self) -> str | None:
+        """The folder where it is kept, None: nowhere."""
+        path: str | None = self.dispatcher._cache.cache_path
+        return path
+
     def prepare(self) -> None:
         """Compile the unit, or read it from disk, so that calls find it."""
         if self._cell.value:
             return
         signature = self.signature
         self.dispatcher.compile(signature)
+        self.dispatcher.disable_compile()  # whoever hands over other types is told so
         compiled = self.dispatcher.overloads[signature.args]
         name = compiled.fndesc.llvm_func_name
         self._cell.value = compiled.library.get_pointer_to_function(name)
@@ -124,7 +136,13 @@ def _type_of(hint: Any) -> Any:
             return array_type(extra)
     if isinstance(hint, type) and issubclass(hint, Table):
         return hint._numba_type_
-    known = {int: types.int64, float: types.float64, bool: types.boolean, type(None): types.none}
+    known = {
+        int: types.int64,
+        float: types.float64,
+        bool: types.boolean,
+        np.uint64: types.uint64,
+        type(None): types.none,
+    }
     return known[hint]
 
 
@@ -161,9 +179,8 @@ def _prepare(cell: int) -> None:
     """Compile the unit that a kernel is about to call: there is no way back into the kernel without it."""
     try:
         Unit.by_cell[cell].prepare()
-    except BaseException:
-        traceback.print_exc()
-        os._exit(70)
+    except BaseException as error:
+        ctypes.pythonapi.Py_FatalError(f"{Unit.by_cell[cell].name} does not compile: {error}".encode())
 
 
 _PREPARE = "berth.prepare"
@@ -188,6 +205,12 @@ class _Cache(FunctionCache):
     def _save_overload(self, sig: Any, data: Any) -> None:
         self._find()
         super()._save_overload(sig, data)
+
+    def holds(self, signature: Any, target_context: Any) -> bool:
+        """Return whether a file holds what was compiled for a signature."""
+        target_context.refresh()
+        self._find()
+        return self._index_key(signature, target_context.codegen()) in self._cache_file._load_index()
 
     def _find(self) -> None:
         """Name the files, once all modules are there."""
@@ -238,23 +261,11 @@ def _parts(code: CodeType) -> tuple[object, ...]:
 
 
 class Compilations(event.Listener):
-    """What numba compiles while this is entered; what it finds on disk is not compiled.
+    """Tells, while this is entered, which kernel this process begins to compile, as it is not on disk."""
 
-    ``expected`` is how many kernels there are, most of which one call needs; ``done`` how many of them are
-    compiled, ``current`` which one is being compiled, and ``kept_in`` where, if anywhere.
-    """
-
-    def __init__(self) -> None:
-        self.kept_in: str | None = None
-        self._kernels = {
-            each.py_func.__name__
-            for name, module in tuple(sys.modules.items())
-            if name.startswith(f"{__package__}.")
-            for each in vars(module).values()
-            if isinstance(each, Dispatcher) and each.targetoptions.get("inline") != "always"
-        }
-        self._begun: list[str] = []
-        self._done: set[str] = set()
+    def __init__(self, begun: Callable[[str], None]) -> None:
+        self._begun = begun
+        self._depth = 0
 
     def __enter__(self) -> Compilations:
         event.register("numba:compile", self)
@@ -265,26 +276,12 @@ class Compilations(event.Listener):
     ) -> None:
         event.unregister("numba:compile", self)
 
-    @property
-    def expected(self) -> int:
-        return len(self._kernels)
-
-    @property
-    def done(self) -> int:
-        return len(self._done)
-
-    @property
-    def current(self) -> str:
-        return self._begun[-1] if self._begun else ""
-
     def on_start(self, event: Any) -> None:
         """See ``numba.core.event.Listener``."""
-        dispatcher = event.data["dispatcher"]
-        self._begun.append(dispatcher.py_func.__name__)
-        self.kept_in = dispatcher._cache.cache_path or self.kept_in
+        if self._depth == 0:
+            self._begun(event.data["dispatcher"].py_func.__name__)
+        self._depth += 1
 
     def on_end(self, event: Any) -> None:
         """See ``numba.core.event.Listener``."""
-        name = self._begun.pop()
-        if name in self._kernels:
-            self._done.add(name)
+        self._depth -= 1

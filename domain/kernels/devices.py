@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from domain.kernels.compiling import entry, helper
+from domain.kernels.arrays import Columns
+from domain.kernels.compiling import helper, unit
 from domain.model.devices import DEVICE_ONE
 from domain.model.limits import devices_per_node_max
 
@@ -81,8 +82,8 @@ def take_devices(columns, groups, g, row):  # type: ignore[no-untyped-def]
     return taken
 
 
-@entry
-def free_devices(columns, row, taken, number, milli):  # type: ignore[no-untyped-def]
+@unit
+def free_devices(columns: Columns, row: int, taken: int, number: int, milli: int) -> None:
     """Undo ``take_devices`` on a row for one pod, after what it adds to ``BUSY`` was taken back.
 
     Parameters

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from domain.kernels.arrays import BLOCK, INFEASIBLE
-from domain.kernels.compiling import entry
+from domain.kernels.arrays import BLOCK, INFEASIBLE, ChangeLog, Columns, Counters, Groups, Scratch
+from domain.kernels.compiling import unit
 from domain.kernels.counting import is_hopeless_by_rules, rule_code, set_rules, set_values
 from domain.kernels.filtering import filter_row, is_hopeless
 from domain.kernels.scanning import find_extremes
 from domain.kernels.scoring import rate_block, score_block, scores_count
+from domain.kernels.tables import Codes, Flags, Measured, Rows
 from domain.kernels.variance import grow_variances
 
 
-@entry
-def evaluate(  # type: ignore[no-untyped-def]
-    columns, groups, counters, changes, g, scratch, code, hopeless, parts, total
-):
+@unit
+def evaluate(
+    columns: Columns,
+    groups: Groups,
+    counters: Counters,
+    changes: ChangeLog,
+    g: int,
+    scratch: Scratch,
+    code: Codes,
+    hopeless: Flags,
+    parts: Measured,
+    total: Rows,
+) -> None:
     """Fill a line per row by the functions with which pods are placed.
 
     Parameters

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from domain.kernels.arrays import Bounds, ChangeLog, Columns, Counters, Effects, Groups
 from domain.kernels.blocks import record_placement
-from domain.kernels.compiling import entry
+from domain.kernels.compiling import unit
 from domain.kernels.counting import rule_code, set_rules
 from domain.kernels.filtering import filter_row
 from domain.kernels.placing import count_pod
+from domain.kernels.tables import Flags, Ints
 
 
-@entry
-def place_nominated(  # type: ignore[no-untyped-def]
-    columns, groups, bounds, changes, counters, effects, sequence, rows, placed, devices
-):
+@unit
+def place_nominated(
+    columns: Columns,
+    groups: Groups,
+    bounds: Bounds,
+    changes: ChangeLog,
+    counters: Counters,
+    effects: Effects,
+    sequence: Ints,
+    rows: Ints,
+    placed: Flags,
+    devices: Ints,
+) -> None:
     """Place each pod on its own row where every filter lets it, in order, without a score.
 
     Parameters

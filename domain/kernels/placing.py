@@ -21,19 +21,23 @@ from domain.kernels.arrays import (
     INFEASIBLE,
     TOP,
     UNKNOWN,
+    Bounds,
+    ChangeLog,
     Columns,
     Counters,
+    Effects,
     Groups,
     Placed,
     Scratch,
 )
 from domain.kernels.blocks import record_placement
 from domain.kernels.branch_and_bound import has_upper_bounds, search
-from domain.kernels.compiling import entry, helper, unit
+from domain.kernels.compiling import helper, unit
 from domain.kernels.counting import count_effects, has_counts, version_of, write_rules
 from domain.kernels.devices import take_devices
 from domain.kernels.explain import write_failure, write_reasons, write_top
 from domain.kernels.scanning import count_codes, scan
+from domain.kernels.tables import Flags, IntLists, Ints, RowLists, Rows
 from domain.kernels.tournament import sync, take_tree
 from domain.kernels.whole_bounds import has_whole_bounds, search_whole
 
@@ -79,6 +83,18 @@ def _prefers_tree(columns, groups, changes, g, uses, pods):  # type: ignore[no-u
     return fixed and (up_to_date or (uses >= repaid and pods <= near * uses))
 
 
+@helper
+def _find_in_tree(columns, groups, changes, placed, g, attempt, is_first, scratch):  # type: ignore[no-untyped-def]
+    """Find the best row of a group that has a tree, and return its total."""
+    sync(columns, groups, changes, g, scratch)
+    tree = groups.tree_of[g]
+    if is_first:
+        write_top(columns, groups, placed, g, attempt, scratch)
+        write_reasons(groups.trees.histogram[tree], groups, placed, g, attempt, 0)
+    scratch.row[0] = groups.trees.winner[tree, 1]
+    return groups.trees.score[tree, scratch.row[0]]
+
+
 @unit
 def explain_failure(
     columns: Columns,
@@ -90,17 +106,28 @@ def explain_failure(
     has_histogram: bool,
     scratch: Scratch,
 ) -> None:
-    """Write why the first pod of an attempt without a node has none."""
-    if not has_histogram:
-        count_codes(columns, groups, counters, g, scratch.histogram)
-    write_rules(groups, counters, placed, g, attempt, 1)
-    write_failure(columns, groups, counters, placed, g, attempt, scratch)
+    """Note that a pod of an attempt found no node, and of the first such pod why."""
+    placed.exhausted[attempt] = 1
+    placed.version[attempt] = version_of(groups, counters, g)
+    if placed.reason_code[attempt, 1, 0] < 0:
+        if not has_histogram:
+            count_codes(columns, groups, counters, g, scratch.histogram)
+        write_rules(groups, counters, placed, g, attempt, 1)
+        write_failure(columns, groups, counters, placed, g, attempt, scratch)
 
 
-@entry
-def place(  # type: ignore[no-untyped-def]
-    columns, groups, bounds, changes, counters, effects, sequence, placed, scratch
-):
+@unit
+def place(
+    columns: Columns,
+    groups: Groups,
+    bounds: Bounds,
+    changes: ChangeLog,
+    counters: Counters,
+    effects: Effects,
+    sequence: Ints,
+    placed: Placed,
+    scratch: Scratch,
+) -> None:
     """Place pods in order, each on the best row as its predecessors left it.
 
     Parameters
@@ -118,7 +145,6 @@ def place(  # type: ignore[no-untyped-def]
     uses = scratch.uses
     for i in range(len(sequence)):
         g = sequence[i]
-        left = uses[g]
         uses[g] -= 1
         attempt = placed.attempt_of[g]
         if attempt >= 0 and placed.exhausted[attempt]:
@@ -131,18 +157,12 @@ def place(  # type: ignore[no-untyped-def]
         if is_first:
             attempt = placed.attempts_count[0]
         wanted = TOP if is_first else 1
-        score = UNKNOWN
-        has_tree = _prefers_tree(columns, groups, changes, g, left, len(sequence) - i) and take_tree(
+        has_tree = _prefers_tree(columns, groups, changes, g, uses[g] + 1, len(sequence) - i) and take_tree(
             groups, g, uses
         )
+        score = UNKNOWN
         if has_tree:
-            sync(columns, groups, changes, g, scratch)
-            tree = groups.tree_of[g]
-            if is_first:
-                write_top(columns, groups, placed, g, attempt, scratch)
-                write_reasons(groups.trees.histogram[tree], groups, placed, g, attempt, 0)
-            scratch.row[0] = groups.trees.winner[tree, 1]
-            score = groups.trees.score[tree, scratch.row[0]]
+            score = _find_in_tree(columns, groups, changes, placed, g, attempt, is_first, scratch)
         elif has_upper_bounds(groups, g) and not has_counts(groups, g):
             score = search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
         elif has_whole_bounds(groups, g):
@@ -156,11 +176,9 @@ def place(  # type: ignore[no-untyped-def]
             placed.attempt_of[g] = attempt
         if score == INFEASIBLE:
             placed.row[i] = -1
-            placed.exhausted[attempt] = 1
-            placed.version[attempt] = version_of(groups, counters, g)
-            if placed.reason_code[attempt, 1, 0] < 0:
-                has_histogram = is_first and not has_tree
-                explain_failure(columns, groups, counters, placed, g, attempt, has_histogram, scratch)
+            explain_failure(
+                columns, groups, counters, placed, g, attempt, is_first and not has_tree, scratch
+            )  # fmt: skip
             if placed.stops[g] != 0:
                 placed.done[0] = i + 1
                 break
@@ -171,8 +189,15 @@ def place(  # type: ignore[no-untyped-def]
         record_placement(columns, groups, bounds, changes, g, scratch.row[0])
 
 
-@entry
-def could_fit(columns, rows, demand_count, demand_column, demand_value, out):  # type: ignore[no-untyped-def]
+@unit
+def could_fit(
+    columns: Columns,
+    rows: Rows,
+    demand_count: Ints,
+    demand_column: IntLists,
+    demand_value: RowLists,
+    out: Flags,
+) -> None:
     """Say for each waiting group whether any of some rows has room for one of its pods.
 
     Parameters

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels.arrays import SPREAD
-from domain.kernels.compiling import entry, helper
+from domain.kernels.arrays import SPREAD, Columns
+from domain.kernels.compiling import helper, unit
 from domain.kernels.preempt_arrays import (
     NO_ROW,
     NO_VICTIM,
@@ -27,16 +27,23 @@ from domain.kernels.preempt_arrays import (
     UNFIT,
     VICTIM,
     VIOLATING,
+    Asked,
+    Band,
+    BudgetSets,
+    PlacedPods,
+    RowPlans,
+    Rules,
 )
 from domain.kernels.preempt_devices import derive_devices, hold_promised
 from domain.kernels.preempt_rules import count_nomination, counts_in, find_least, passes
+from domain.kernels.tables import Ints, RowLists, Rows, Salt
 from domain.kernels.ties import mix
 
 # ------------------------------------------------------------------------------------------ one row's room
 
 
-@entry
-def sum_below(pods, priority, rows, band):  # type: ignore[no-untyped-def]
+@unit
+def sum_below(pods: PlacedPods, priority: int, rows: Rows, band: Band) -> None:
     """Find what may be freed on some rows, int64[K], by the eviction of all pods below a priority.
 
     Written: ``band``. Cost: O(K log(pods per node)).
@@ -76,8 +83,8 @@ def _has_room(columns, asked, row, used):  # type: ignore[no-untyped-def]
     return fits
 
 
-@entry
-def rule_out(columns, pods, asked, band, plans):  # type: ignore[no-untyped-def]
+@unit
+def rule_out(columns: Columns, pods: PlacedPods, asked: Asked, band: Band, plans: RowPlans) -> int:
     """Mark the rows that have no room even without all their pods of lower priority; return how many others.
 
     Parameters
@@ -242,8 +249,17 @@ def _search_tile(columns, plans, salt, tile):  # type: ignore[no-untyped-def]
     plans.tile_best[tile] = best
 
 
-@entry
-def plan_victims(columns, pods, asked, rules, sets, band, salt, plans):  # type: ignore[no-untyped-def]
+@unit
+def plan_victims(
+    columns: Columns,
+    pods: PlacedPods,
+    asked: Asked,
+    rules: Rules,
+    sets: BudgetSets,
+    band: Band,
+    salt: Salt,
+    plans: RowPlans,
+) -> int:
     """Plan the victims of every row that ``rule_out`` kept, and find the best row of each tile.
 
     Parameters
@@ -340,10 +356,21 @@ def _plan_again(  # type: ignore[no-untyped-def]
             _search_tile(columns, plans, salt, tile)
 
 
-@entry
-def nominate(  # type: ignore[no-untyped-def]
-    columns, pods, asked, rules, sets, band, salt, plans, chosen, key, victims_end, taken
-):
+@unit
+def nominate(
+    columns: Columns,
+    pods: PlacedPods,
+    asked: Asked,
+    rules: Rules,
+    sets: BudgetSets,
+    band: Band,
+    salt: Salt,
+    plans: RowPlans,
+    chosen: Ints,
+    key: RowLists,
+    victims_end: Rows,
+    taken: Rows,
+) -> int:
     """Choose a row for each of several equal pods, one after another, each as its predecessors left it.
 
     Parameters

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from domain.kernels.compiling import entry
+from domain.kernels.compiling import unit
+from domain.kernels.tables import Amounts, Flags, Measured, PartColumns, Reals, Totals
 from domain.kernels.terms import rate_term
 
 
-@entry
-def rate_rows(  # type: ignore[no-untyped-def]
-    kind, allocatable, requested, part_column, part_weight, part_value, number, measured, fits, work, value
-):
+@unit
+def rate_rows(
+    kind: int,
+    allocatable: Amounts,
+    requested: Amounts,
+    part_column: PartColumns,
+    part_weight: Reals,
+    part_value: Totals,
+    number: Reals,
+    measured: Measured,
+    fits: Flags,
+    work: Measured,
+    value: Reals,
+) -> None:
     """Write the scores of rows by a term, with the pod on them.
 
     Parameters

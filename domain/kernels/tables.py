@@ -61,6 +61,14 @@ Measured = Annotated[np.ndarray, array(np.float64, "K", "N")]
 PartColumns = Annotated[np.ndarray, array(np.int32, "P")]
 """What resource terms read."""
 
+Codes = Annotated[np.ndarray, array(np.int16, "n")]
+Ints = Annotated[np.ndarray, array(np.int32, "n")]
+IntLists = Annotated[np.ndarray, array(np.int32, "n", "m")]
+Rows = Annotated[np.ndarray, array(np.int64, "n")]
+RowLists = Annotated[np.ndarray, array(np.int64, "n", "m")]
+Salt = np.uint64
+"""What kernels get from Python besides tables."""
+
 
 class TableType(types.Type):
     """The numba type of a table: each field's type, place in the record, and axes."""
@@ -74,7 +82,7 @@ class TableType(types.Type):
 class Table:
     """A base class. Its subclasses declare arrays (``array``) and other tables (``table``), in order.
 
-    Arrays are C-contiguous. Another dtype or other axes than declared raise ``TypeError``: kernels rely on it.
+    Arrays are C-contiguous. Another dtype or other axes than declared raise ``TypeError``.
 
     Attributes
     ----------

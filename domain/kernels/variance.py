@@ -111,9 +111,7 @@ def extremes_of_growth(growth, fits):  # type: ignore[no-untyped-def]
 
 
 @unit
-def grow_variances(
-    columns: Columns, groups: Groups, changes: ChangeLog, g: int, scratch: Scratch
-) -> None:
+def grow_variances(columns: Columns, groups: Groups, changes: ChangeLog, g: int, scratch: Scratch) -> None:
     """Write, for each variance that a group is scored by, what a pod on each row would add to it.
 
     Closeness to the best row counts as one: it, too, changes on all rows with each pod.

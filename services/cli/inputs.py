@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from services.plan.objects import Given
     from services.plan.plan import Plan
 
-_SILENT_SECONDS_MAX = 3.0
 
 _FILES = typer.Option(
     "-f",
@@ -174,19 +173,9 @@ def at(place: str) -> Iterator[None]:
 
 @contextmanager
 def patience() -> Iterator[None]:
-    """Print a note if kernels have to be compiled first."""
-    from domain.kernels.compiling import Compilations
+    """Compile first what plans need, where that is not on disk, and say what is compiled later."""
+    from services.worker.compiling import compile_kernels, late_ones_told
 
-    def tell() -> None:
-        if seen.current:
-            message = "compiling the placing kernels, once per installation: about a minute"
-            echo(message, err=True)
-
-    timer = threading.Timer(_SILENT_SECONDS_MAX, tell)
-    timer.daemon = True
-    with Compilations() as seen:
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+    asyncio.run(compile_kernels())
+    with late_ones_told():
+        yield

@@ -160,10 +160,11 @@ def serve_dev(
 
 
 def compile_() -> None:
-    """Compile the placing kernels now, for an image or before the first start; again: does nothing."""
+    """Compile all kernels now, for an image or before the first start; again: does nothing."""
+    from domain.kernels.catalogue import UNITS
     from services.worker.compiling import compile_kernels
 
-    options.run(compile_kernels())
+    options.run(compile_kernels(UNITS))
 
 
 @options.with_settings("metrics_port", "api_port", "api_tls_cert")

@@ -1,65 +1,149 @@
-"""Compiles the placing kernels before the first pod comes, and shows its progress."""
+"""Compiles kernels ahead of the first pod, several at once in processes of their own, and shows its progress.
+
+What plain pods need under the default profile comes first. The rest is compiled behind it by one process of
+low priority, or by the first pod that needs it. One process of an installation compiles, and the others wait.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import sys
 import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from pathlib import Path
 
-from domain.cycle.warm import warm_up
-from domain.kernels import placing
-from domain.kernels.compiling import Compilations
+from domain.kernels.catalogue import FIRST, LATER, UNITS
+from domain.kernels.compiling import Compilations, Unit
 from services.worker.compile_turn import Turn
 from services.worker.thread import in_thread
 
 _SILENT_SECONDS = 2.0
-_TELL_SECONDS = 30.0
+_TELL_SECONDS = 15.0
+_NICE = 10
 
 
-def _folder() -> Path | None:
-    """Return where compiled kernels are kept; None: nowhere."""
-    kept_in = placing.place._cache.cache_path
-    return None if kept_in is None else Path(kept_in)
+async def compile_kernels(units: Collection[Unit] = FIRST) -> None:
+    """Compile kernels that are not on disk yet, show the progress, and load them."""
+    missing = await in_thread(_missing, units)
+    if missing:
+        async with _turn(missing[0]):
+            await _compile(await in_thread(_missing, missing))
+    await in_thread(_load, units)
 
 
-def _compile(turn: Turn) -> None:
-    with turn.taken():
-        warm_up()
+async def compile_later() -> None:
+    """Compile behind the first pods what they do not need, without a word."""
+    missing = await in_thread(_missing, LATER)
+    if not missing or missing[0].kept_in is None:
+        return
+    try:
+        async with _turn(missing[0]):
+            await _compile_apart(await in_thread(_missing, missing), 1, lambda _: None, nice=_NICE)
+    except OSError as error:
+        _say(f"the other kernels are compiled when they are needed: {error}")
 
 
-async def compile_kernels() -> None:
-    """Compile kernels that are not on disk yet, and show the progress. One process of many does so."""
-    started = time.monotonic()
-    turn = Turn(_folder())
-    with Compilations() as seen:
-        compiling = asyncio.create_task(in_thread(_compile, turn))
-        await asyncio.wait({compiling}, timeout=_SILENT_SECONDS)
+@contextlib.contextmanager
+def late_ones_told() -> Iterator[None]:
+    """Say it where a pod has to wait for a kernel that is compiled when it is first called."""
+    with Compilations(lambda name: _say(f"compiling the kernel {name}, needed for the first time")):
+        yield
+
+
+def _missing(units: Collection[Unit]) -> list[Unit]:
+    return [each for each in units if not each.is_kept]
+
+
+def _load(units: Collection[Unit]) -> None:
+    for each in units:
+        each.prepare()
+
+
+@contextlib.asynccontextmanager
+async def _turn(unit: Unit) -> AsyncIterator[None]:
+    """Wait until no other process compiles, and say so where that takes long."""
+    turn = Turn(None if unit.kept_in is None else Path(unit.kept_in))
+    with contextlib.ExitStack() as stack:
+        waiting = asyncio.create_task(in_thread(stack.enter_context, turn.taken()))
+        await asyncio.wait({waiting}, timeout=_SILENT_SECONDS)
         if turn.waits:
             _say("another process compiles the placing kernels; waiting until it has")
-        told = 0.0
-        while not compiling.done():
-            await asyncio.wait({compiling}, timeout=1.0)
-            if not seen.current:  # they are read from disk, which takes long where others want the processor
-                continue
-            if not told:
-                told = time.monotonic()
-                _say(
-                    f"compiling {seen.expected} placing kernels for this processor, once per installation: "
-                    "about a minute of processor time"
-                )
-            passed_seconds = time.monotonic() - started
-            state = f"{seen.done} of {seen.expected} kernels compiled, {passed_seconds:.0f} s"
-            if sys.stderr.isatty():
-                print(f"\r{state}: {seen.current:<24}", end="", file=sys.stderr, flush=True)
-            elif time.monotonic() - told >= _TELL_SECONDS:
-                told = time.monotonic()
-                _say(f"still compiling: {state}")
-        await compiling
-    if seen.done and time.monotonic() - started > _SILENT_SECONDS:
+        await waiting
+        yield
+
+
+async def _compile(units: Collection[Unit]) -> None:
+    """Compile kernels as quickly as this machine can, and show the progress."""
+    if not units:
+        return
+    progress = _Progress(len(units))
+    kept_in = next(iter(units)).kept_in
+    if kept_in is None:
+        for each in units:
+            await in_thread(each.prepare)
+            progress.show(each)
+    else:
+        await _compile_apart(units, len(os.sched_getaffinity(0)), progress.show)
+    progress.end(kept_in)
+
+
+async def _compile_apart(
+    units: Collection[Unit], processes: int, done: Callable[[Unit], None], *, nice: int = 0
+) -> None:
+    """Compile kernels in so many processes, which take the next one as soon as they have compiled one."""
+    todo = [UNITS.index(each) for each in units]
+
+    async def run() -> None:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-m", "services.worker.compile_apart", str(nice),
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            while todo:
+                number = todo.pop(0)
+                process.stdin.write(b"%d\n" % number)
+                if not await process.stdout.readline():
+                    return  # it was ended; what it did not compile is compiled when it is loaded
+                done(UNITS[number])
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    await asyncio.gather(*(run() for _ in range(min(processes, len(todo)))))
+
+
+class _Progress:
+    """Prints how far compiling is, from the third second on."""
+
+    def __init__(self, expected: int) -> None:
+        self._expected, self._done = expected, 0
+        self._started = self._told = time.monotonic()
+        _say(
+            f"compiling the placing kernels for this processor ({expected} to go), once per installation: "
+            "about half a minute of processor time"
+        )
+
+    def show(self, unit: Unit) -> None:
+        """Count a kernel that is compiled."""
+        self._done += 1
+        now = time.monotonic()
+        state = f"{self._done} of {self._expected} kernels compiled, {now - self._started:.0f} s"
+        if sys.stderr.isatty():
+            print(f"\r{state}: {unit.py_func.__name__:<24}", end="", file=sys.stderr, flush=True)
+        elif now - self._told >= _TELL_SECONDS:
+            self._told = now
+            _say(f"still compiling: {state}")
+
+    def end(self, kept_in: str | None) -> None:
+        """Say how long it took, and where the result is."""
         if sys.stderr.isatty():
             print("\r" + " " * 72 + "\r", end="", file=sys.stderr)
-        _say(f"compiled in {time.monotonic() - started:.0f} s; {_fate(seen.kept_in)}")
+        _say(f"compiled in {time.monotonic() - self._started:.0f} s; {_fate(kept_in)}")
 
 
 def _fate(kept_in: str | None) -> str:

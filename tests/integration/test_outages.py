@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 from prometheus_client import CollectorRegistry
 
-from domain.cycle.warm import warm_up
+from domain.kernels.catalogue import prepare_all
 from domain.model.errors import Unavailable
 from domain.model.profiles import BUILT_IN_PROFILES
 from ops.kafka import KafkaServer
@@ -126,7 +126,7 @@ async def product(kafka: KafkaServer, postgres: PostgresServer) -> AsyncIterator
     ]
     await writer.append(NODES_TOPIC, nodes)
     await writer.aclose()
-    await asyncio.to_thread(warm_up)
+    await asyncio.to_thread(prepare_all)
     registry, ledger, outbox = CollectorRegistry(), open_ledger(place), open_outbox(place)
     worker = WorkerSettings(name="outages", profiles=BUILT_IN_PROFILES)
     works = [

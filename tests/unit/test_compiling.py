@@ -8,26 +8,27 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from domain.kernels.compiling import Compilations, entry
+from domain.kernels import placing, preempting
+from domain.kernels.compiling import Compilations, Unit
 from services.worker import compiling
 from services.worker.compile_turn import Turn
+from services.worker.thread import in_thread
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
     """Return a folder of the test's own, in which no other one waits for its turn."""
-    monkeypatch.setattr(compiling, "_folder", lambda: tmp_path)
     return tmp_path
 
 
-def test_what_is_compiled_is_counted_and_its_place_named(
+def test_what_is_compiled_is_told_and_its_place_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
@@ -35,14 +36,16 @@ def test_what_is_compiled_is_counted_and_its_place_named(
     def doubled(value: int) -> int:
         return 2 * value
 
-    kernel = entry(doubled)
-    with Compilations() as seen:
-        assert seen.expected > 20
+    kernel, begun = Unit(doubled), list[str]()
+    assert not kernel.is_kept
+    with Compilations(begun.append):
         assert kernel(21) == 42
         assert kernel(21) == 42
-    assert seen.kept_in is not None
-    assert Path(seen.kept_in).is_relative_to(tmp_path)
-    assert list(Path(seen.kept_in).glob("*doubled*.nbc"))
+    assert begun == ["doubled"]
+    assert kernel.kept_in is not None
+    assert Path(kernel.kept_in).is_relative_to(tmp_path)
+    assert list(Path(kernel.kept_in).glob("*doubled*.nbc"))
+    assert Unit(doubled).is_kept
 
 
 def test_without_a_directory_to_write_in_a_kernel_is_compiled_all_the_same(
@@ -53,52 +56,60 @@ def test_without_a_directory_to_write_in_a_kernel_is_compiled_all_the_same(
     def doubled(value: int) -> int:
         return 2 * value
 
-    kernel = entry(doubled)
-    with Compilations() as seen:
-        assert kernel(21) == 42
-    assert seen.kept_in is None
+    kernel = Unit(doubled)
+    assert kernel(21) == 42
+    assert kernel.kept_in is None
+    assert kernel.is_kept, "in memory"
 
 
-@pytest.mark.parametrize("kept_in", [None, "/somewhere"])
+class Kernels:
+    """Stand for units that take a while to compile, once they are there do not, and are counted."""
+
+    def __init__(self, kept_in: Path | None, seconds: float = 0.2) -> None:
+        self.kept_in, self._seconds = None if kept_in is None else str(kept_in), seconds
+        self.compiled_count, self.is_kept = 0, False
+        self.py_func = self.prepare
+
+    def prepare(self) -> None:
+        if not self.is_kept:
+            time.sleep(self._seconds)
+            self.compiled_count += 1
+            self.is_kept = True
+
+    async def apart(self, units: list[Any], _: int, done: Callable[[Any], None]) -> None:
+        for each in units:
+            await in_thread(each.prepare)
+            done(each)
+
+
+def compile_now(kernels: Kernels) -> Awaitable[None]:
+    return compiling.compile_kernels([kernels])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
 def test_a_first_start_says_what_it_does(
-    kept_in: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    is_kept: bool, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def warm_up() -> None:
-        time.sleep(0.2)
-
-    class Seen(Compilations):
-        done = 3
-        current = "place"
-
-        def __enter__(self) -> Seen:
-            self.kept_in = kept_in
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
-
-    monkeypatch.setattr(compiling, "warm_up", warm_up)
-    monkeypatch.setattr(compiling, "Compilations", Seen)
-    monkeypatch.setattr(compiling, "_SILENT_SECONDS", 0.05)
-    asyncio.run(compiling.compile_kernels())
+    kernels = Kernels(folder if is_kept else None)
+    monkeypatch.setattr(compiling, "_compile_apart", kernels.apart)
+    asyncio.run(compiling.compile_kernels([kernels]))  # type: ignore[list-item]
     first, last = capsys.readouterr().err.splitlines()
-    assert re.match(r"compiling \d+ placing kernels for this processor, once per installation", first)
-    assert ("kept in /somewhere" in last) == (kept_in is not None)
-    assert ("every start compiles: set NUMBA_CACHE_DIR" in last) == (kept_in is None)
+    assert re.match(r"compiling the placing kernels for this processor .1 to go., once per installation", first)
+    assert (f"kept in {folder}" in last) == is_kept
+    assert ("every start compiles: set NUMBA_CACHE_DIR" in last) != is_kept
 
 
-def test_a_process_that_is_stopped_does_not_wait_for_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = threading.Event()
-    monkeypatch.setattr(compiling, "warm_up", lambda: compiled.wait(5))
+def test_a_process_that_is_stopped_does_not_wait_for_the_compiler() -> None:
+    kernels = Kernels(None, seconds=5)
 
     async def stopped() -> None:
-        task = asyncio.create_task(compiling.compile_kernels())
+        task = asyncio.create_task(compiling.compile_kernels([kernels]))  # type: ignore[list-item]
         await asyncio.sleep(0.05)
         task.cancel()
         await asyncio.wait({task})
 
     began = time.monotonic()
     asyncio.run(stopped())
-    compiled.set()
     assert time.monotonic() - began < 2, "SIGTERM during the first start took as long as it"
 
 
@@ -107,40 +118,32 @@ def test_a_start_that_finds_the_kernels_says_nothing(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == ""
 
 
+def test_units_are_compiled_in_processes_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The smallest two, with real processes: they find each other's work where it is kept."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    done: list[Unit] = []
+    chosen = [preempting.sum_below, placing.could_fit]
+    asyncio.run(compiling._compile_apart(chosen, 2, done.append))
+    assert set(done) == set(chosen)
+    for each in chosen:
+        assert list(tmp_path.rglob(f"*{each.py_func.__name__}*.nbc"))
+    assert capsys.readouterr().err == ""
+
+
 # ---------------------------------------------------------------------------- many that start together
 
 
-class Kernels:
-    """What takes a while to compile, once it is there does not, and is counted."""
-
-    def __init__(self) -> None:
-        self.compiled_count, self.loading_count, self.loading_count_max = 0, 0, 0
-        self._there = False
-
-    def warm_up(self) -> None:
-        if self._there:
-            self.loading_count += 1
-            self.loading_count_max = max(self.loading_count_max, self.loading_count)
-            time.sleep(0.3)
-            self.loading_count -= 1
-            return
-        self.compiled_count += 1
-        time.sleep(0.5)
-        self._there = True
-
-
-def test_of_many_that_start_together_one_compiles_and_the_others_load_side_by_side(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    kernels = Kernels()
-    monkeypatch.setattr(compiling, "warm_up", kernels.warm_up)
+def test_of_many_that_start_together_one_compiles(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = Kernels(folder, seconds=0.5)
+    monkeypatch.setattr(compiling, "_compile_apart", kernels.apart)
 
     async def start_all() -> None:
-        await asyncio.gather(*(compiling.compile_kernels() for _ in range(4)))
+        await asyncio.gather(*(compile_now(kernels) for _ in range(4)))
 
     asyncio.run(start_all())
     assert kernels.compiled_count == 1
-    assert kernels.loading_count_max > 1, "there is nothing to wait for any more"
 
 
 HOLDER = """
@@ -165,20 +168,23 @@ def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_the_event_loop_goes_on_while_another_compiles_and_a_kill_ends_the_wait(
-    holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    holder: subprocess.Popen[str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    compiled = threading.Event()
-    monkeypatch.setattr(compiling, "warm_up", compiled.set)
+    kernels = Kernels(folder, seconds=0)
+    monkeypatch.setattr(compiling, "_compile_apart", kernels.apart)
     monkeypatch.setattr(compiling, "_SILENT_SECONDS", 0.2)
 
     async def start() -> None:
-        waiting = asyncio.create_task(compiling.compile_kernels())
+        waiting = asyncio.ensure_future(compile_now(kernels))
         clock, slowest = asyncio.get_running_loop().time, 0.0
         for _ in range(40):
             before = clock()
             await asyncio.sleep(0.01)
             slowest = max(slowest, clock() - before)
-        assert not compiled.is_set()
+        assert not kernels.compiled_count
         assert slowest < 0.2
         assert "another process compiles the placing kernels" in capsys.readouterr().err
         holder.kill()
@@ -186,7 +192,7 @@ def test_the_event_loop_goes_on_while_another_compiles_and_a_kill_ends_the_wait(
             await waiting
 
     asyncio.run(start())
-    assert compiled.is_set()
+    assert kernels.compiled_count == 1
 
 
 @pytest.mark.usefixtures("holder")
