@@ -131,8 +131,10 @@ def _sync_marked_blocks(columns, groups, bounds, g, marks):  # type: ignore[no-u
             )  # fmt: skip
 
 
-@helper
-def sync_base(columns, groups, bounds, changes, g, scratch):  # type: ignore[no-untyped-def]
+@unit
+def sync_base(
+    columns: Columns, groups: Groups, bounds: Bounds, changes: ChangeLog, g: int, scratch: Scratch
+) -> None:
     """Bring the base of a static part up to date with the change log.
 
     Cost: O(rows changed), or O(N) when more than a quarter of the rows changed.

@@ -14,6 +14,7 @@ from domain.kernels import (
     placing,
     preempting,
     rating,
+    row_bounds,
     scanning,
     scoring,
     terms,
@@ -25,9 +26,11 @@ from domain.kernels.compiling import Unit
 
 FIRST: tuple[Unit, ...] = (
     whole_bounds.search_whole,
+    row_bounds.sync_row_bounds,
     scoring.rate_block,
     placing.place,
     scanning.scan,
+    branch_and_bound.sync_base,
     tournament.sync,
     placing.explain_failure,
     explain.write_parts,

@@ -29,8 +29,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from domain.kernels.arrays import BLOCK, LEAST_ALLOCATED, RECENT_MAX, WHOLE
-from domain.kernels.compiling import helper
+from domain.kernels.arrays import (
+    BLOCK,
+    LEAST_ALLOCATED,
+    RECENT_MAX,
+    WHOLE,
+    Bounds,
+    ChangeLog,
+    Columns,
+    Groups,
+    Scratch,
+)
+from domain.kernels.compiling import helper, unit
 from domain.kernels.filtering import filter_row
 
 _NEAR = 1 / (1 << 14)
@@ -233,8 +243,10 @@ def _sync_free(columns, bounds, changes):  # type: ignore[no-untyped-def]
     recent[1] = length
 
 
-@helper
-def sync_row_bounds(columns, groups, bounds, changes, g, scratch):  # type: ignore[no-untyped-def]
+@unit
+def sync_row_bounds(
+    columns: Columns, groups: Groups, bounds: Bounds, changes: ChangeLog, g: int, scratch: Scratch
+) -> None:
     """Bring the bounds of a group up to date, and write them into ``scratch.bound``.
 
     Those kept are read from one end to the other before any is changed here and there: they are seldom in a

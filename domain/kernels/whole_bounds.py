@@ -33,7 +33,7 @@ from domain.kernels.blocks import sync_blocks
 from domain.kernels.branch_and_bound import sync_base
 from domain.kernels.compiling import helper, unit
 from domain.kernels.counted_bounds import add_counts, set_counted_of
-from domain.kernels.counting import rule_code, set_rules, write_rules
+from domain.kernels.counting import has_counts, rule_code, set_rules, write_rules
 from domain.kernels.explain import explain_attempt
 from domain.kernels.filtering import filter_row
 from domain.kernels.row_bounds import sync_row_bounds
@@ -208,7 +208,8 @@ def search_whole(
     set_rules(groups, counters, g)
     if wanted == TOP:
         _count_refused(columns, groups, counters, g, scratch)
-    add_counts(columns, groups, counters, g, wanted == TOP, scratch)
+    if has_counts(groups, g):
+        add_counts(columns, groups, counters, g, wanted == TOP, scratch)
     blocks = (count + SPAN - 1) // SPAN
     _set_highest(scratch.bound[:count], scratch.block_highest[:blocks])
     scratch.block_tie[:blocks] = 0
