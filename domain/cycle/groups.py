@@ -62,8 +62,10 @@ class Line:
         if lost and self.group.reads_others:
             self.lost_count += 1
             self.most = max(1, self.lost_count // _LOST_AGAIN)
-        self.is_sorted &= arrival >= self.latest
-        self.latest = max(self.latest, arrival)
+        if arrival >= self.latest:
+            self.latest = arrival
+        else:
+            self.is_sorted = False
         self.pods[key] = arrival
         if fresh:
             self.fresh[key] = arrival

@@ -71,14 +71,15 @@ class Queue:
 
     def add(self, pod: PodSpec, arrival: int, *, fresh: bool, lost: bool = False) -> None:
         """Let a pod wait. One that is not fresh was tried before a restart; for ``lost`` see ``Line.put``."""
-        pod_class = self._state.pods[pod.key].pod_class
-        number, template = 0 if pod_class is None else pod_class.number, pod.template
+        key, template = pod.key, pod.template
+        pod_class = self._state.pods[key].pod_class
+        number = 0 if pod_class is None else pod_class.number
         if nodes := self._excluded.of(pod):
             number = self._excluded.number(number, nodes)
             template = msgspec.structs.replace(template, excluded=nodes)
         group = self.groups.get((pod.signature, number))
         if group is None:
-            plan = self._plans.get(pod.template.profile)
+            plan = self._plans.get(template.profile)
             group = WaitingGroup(pod.signature, template, plan, pod_class, number)
             self.groups[group.key] = group
             self.gangs.join(group)
@@ -87,8 +88,8 @@ class Queue:
         line = group.lines.get(namespace)
         if line is None:
             line = group.lines[namespace] = Line(namespace, group)
-        line.put(pod.key, arrival, fresh=fresh, lost=lost)
-        self._line_of[pod.key] = line
+        line.put(key, arrival, fresh=fresh, lost=lost)
+        self._line_of[key] = line
         self._changed[line] = None
         if group.gang is not None:
             self.gangs.changed[group.gang.key] = None
@@ -103,25 +104,35 @@ class Queue:
 
     def remove(self, key: str) -> None:
         """Remove a pod that waits no longer."""
-        line = self._line_of.pop(key)
+        self.take_out((key,))
+
+    def take_out(self, keys: Iterable[str]) -> None:
+        """Remove pods that wait no longer."""
+        line_of = self._line_of
+        for key in keys:
+            line = line_of.pop(key)
+            del line.pods[key]
+            line.tried(key)
+            if line.entry is not None and line.entry[2] == key:
+                self._changed[line] = None
+            if line.group.gang is not None:
+                self.gangs.changed[line.group.gang.key] = None
+            if not line.pods:
+                self._end_line(line)
+
+    def _end_line(self, line: Line) -> None:
+        """Forget a line without pods, and its group where that was the last one."""
         group = line.group
-        del line.pods[key]
-        line.tried(key)
-        if line.entry is not None and line.entry[2] == key:
-            self._changed[line] = None
-        if group.gang is not None:
-            self.gangs.changed[group.gang.key] = None
-        if line.pods:
-            return
         del group.lines[line.namespace]
-        if not group.lines:
-            del self.groups[group.key]
-            self.signatures[group.signature] -= 1
-            if not self.signatures[group.signature]:
-                del self.signatures[group.signature]
-            self._newly_held.pop(group.key, None)
-            self.blocked.drop(group.key)
-            self._waking.drop(group)
+        if group.lines:
+            return
+        del self.groups[group.key]
+        self.signatures[group.signature] -= 1
+        if not self.signatures[group.signature]:
+            del self.signatures[group.signature]
+        self._newly_held.pop(group.key, None)
+        self.blocked.drop(group.key)
+        self._waking.drop(group)
 
     def drop(self, key: str) -> None:
         """Remove a pod if it is here: one that has a node promised is not."""
