@@ -102,10 +102,6 @@ class Queue:
         if group.held_by:
             self._newly_held[group.key] = None
 
-    def remove(self, key: str) -> None:
-        """Remove a pod that waits no longer."""
-        self.take_out((key,))
-
     def take_out(self, keys: Iterable[str]) -> None:
         """Remove pods that wait no longer."""
         line_of = self._line_of
@@ -137,12 +133,12 @@ class Queue:
     def drop(self, key: str) -> None:
         """Remove a pod if it is here: one that has a node promised is not."""
         if key in self._line_of:
-            self.remove(key)
+            self.take_out((key,))
 
     def regroup(self, pod: PodSpec, arrival: int) -> None:
         """Move a pod to the group of its class, into its place by arrival."""
         fresh = self.is_fresh(pod.key)
-        self.remove(pod.key)
+        self.take_out((pod.key,))
         self.add(pod, arrival, fresh=fresh)
 
     def readmit(self, key: str) -> None:
@@ -195,14 +191,13 @@ class Queue:
         self._changed.update(dict.fromkeys(group.lines.values()))
         if group.held_by:
             return
+        self._waking.park(group, attempt, counted)
         if group.gang is not None:
-            self._waking.park(group, attempt, counted)
             return
         group.failures = 1 if attempt.bound_count else group.failures + 1
         if group.failures == 1:
             self.blocked.note(group.key, attempt.looked_at_ms)
         group.due_ms = backoff_ends_ms(attempt.looked_at_ms, group.failures, self._backoff_ms)
-        self._waking.park(group, attempt, counted)
 
     def pass_to(self, now_ms: int) -> None:
         """Let log time pass: groups whose backoff ended are active again."""
@@ -362,17 +357,7 @@ class Queue:
         """
         if group.held_by or group.gang is not None:
             return False
-        assert group.plan is not None
-        assert group.attempt is not None
-        table, since = self._state.table, group.attempt.generation
-        return (
-            group.woken
-            or group.is_patient
-            or self._waking.is_refused_by_counts(group)
-            or table.last_spec_generation > since
-            or table.count != group.attempt.nodes_count
-            or (group.plan.filters_by_usage and table.last_usage_generation > since)
-        )
+        return group.is_outdated(self._state.table) or self._waking.is_refused_by_counts(group)
 
     def draw(self, work_max: int, pods_max: int) -> tuple[list[tuple[WaitingGroup, list[str]]], list[Turn]]:
         """Return whose turn it is: parked and held groups with pods to be told why, and pods to be tried.

@@ -292,19 +292,17 @@ class Planner:
 
     def _fold(self, due: int | None, builder: BatchBuilder, is_recorded: bool) -> Folded:
         """Fold records up to one that has to wait; that one and those behind it are kept."""
-        ends: dict[Source, int] = {}
-        sources: list[Source] = []
-        shared: list[tuple[int, FeedEvent]] = []
-        end = home = 0
+        ends, sources = dict[Source, int](), list[Source]()
+        shared, end, home = list[tuple[int, FeedEvent]](), 0, 0
         state, is_spread, routes = self.scheduler.state, self.shards_count > 1, self.forwarding.routes
-        refold_below, fold, sent_by = self._refold_below, self.scheduler.fold, self._senders.of
-        here: list[InboxRecord] = []  # handed over to own shards, to be folded next
+        below, fold, sent_by = self._refold_below, self.scheduler.fold, self._senders.of
+        here = list[InboxRecord]()  # handed over to own shards, to be folded next
         due_ms = self._timing.ends_ms(builder.now_ms, is_recorded)
-        for record, decoded in self.ahead.batch(due, looks_on=not (self._refold_below or is_recorded)):
+        for record, decoded in self.ahead.batch(due, looks_on=not (below or is_recorded)):
             shard = home = record.partition  # usage and configuration, which are of shard 0, have one
             at = shard, record.topic, shard
             topic, event = record.topic, decoded.event
-            if refold_below and record.offset < refold_below.get(at, 0) and not is_of_use(event, state):
+            if below and record.offset < below.get(at, 0) and not is_of_use(event, state):
                 decoded, event = Decoded(None, None), None
             configures = topic == CONFIG_TOPIC and event is not None
             if not is_recorded and self._waits(event, configures, end):
