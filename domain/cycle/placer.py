@@ -239,11 +239,20 @@ class Placer:
         result, state = self.result, self._state
         base = len(result.attempts)
         table, pods = state.table, state.pods
-        looked = {"seed": self._seed, "generation": self._snapshot.generation, "at_ms": self._at_ms}
+        seed, generation, at_ms = self._seed, self._snapshot.generation, self._at_ms
         output = KernelOutput(placed, programs.values(), self._view, self._slots.counters)
         nodes_home = len(self._slots.homes.rows) if self._is_home else msgspec.UNSET
         attempts = [
-            explain(p, output, self._view, signature=key[0], nodes_home=nodes_home, **looked)
+            explain(
+                p,
+                output,
+                self._view,
+                signature=key[0],
+                seed=seed,
+                generation=generation,
+                at_ms=at_ms,
+                nodes_home=nodes_home,
+            )
             for key, p in programs.items()
         ]
         attempt_of = {key: base + i for i, key in enumerate(programs)}

@@ -151,14 +151,14 @@ def assemble_pod(
     nominated = ""
     if course.nominated_node and not node_name:
         nominated = read_node_name(course.nominated_node, f"{path}.status.nominatedNodeName", strict=strict)
-    return PodSpec(
-        uid=uid,
-        key=key,
-        resource_version=version,
-        template=template,
-        signature=template_signature,
-        labels=labels,
-        node_name=node_name,
+    return PodSpec(  # by position as far as nearly all pods differ: to name a field costs far more
+        uid,
+        key,
+        version,
+        template,
+        template_signature,
+        labels,
+        node_name,
         # A pod that is deleted before it is bound can never be bound: nothing is left to place.
         finished=course.finished or (deleted and not node_name),
         start_time=course.start_time,

@@ -295,15 +295,17 @@ class BatchBuilder(Decider):
 
     def _bind(self, placement: Placement, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         pod = placement.pod
-        when = self._when(pod.key)
-        self._waited[pod.uid] = placement.arrival, *self._book.waits.pop(pod.key)
+        at_ms, event_at_ms, sent_by = self._when(pod.key)
+        self._waited[pod.uid] = (placement.arrival, *self._book.waits.pop(pod.key))
         self._end_wait(pod)
         decision = self._decide(
             pod,
             shard,
             Outcome.BOUND,
             placement.node,
-            *when,
+            at_ms,
+            event_at_ms,
+            sent_by,
             node_version=placement.node_version,
             profile_revision=attempt.profile_revision,
             warnings=attempt.warnings,
