@@ -4,10 +4,12 @@ VENV := .venv
 PIP := $(VENV)/bin/pip --disable-pip-version-check --quiet
 ARGS ?=
 
-.PHONY: help install dev demo test check bench wheel nightly simulate chaos upstream serve lock sbom advisories clean
+REF ?= 85ee777
+
+.PHONY: help install dev demo test check bench bench-against wheel nightly simulate chaos upstream serve lock sbom advisories clean
 
 help:  ## show this
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 15
 
 $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
@@ -37,6 +39,9 @@ check: $(VENV)/.installed-dev  ## only the fast part: style, types, dependency r
 bench: $(VENV)/.installed-dev  ## measure the whole way of an event on real servers, then the engine (ARGS: for e2e)
 	$(VENV)/bin/berth bench e2e $(ARGS)
 	$(VENV)/bin/berth bench engine
+
+bench-against: $(VENV)/.installed-dev  ## measure this build and an earlier one in turns (REF=85ee777, ARGS: for e2e, --runs)
+	$(VENV)/bin/python -m benchmarks.against $(REF) $(ARGS)
 
 wheel:  ## build the wheel, install it in an environment of its own, and run the demo from there
 	rm -rf build && $(PYTHON) -m venv build/venv

@@ -201,7 +201,7 @@ class KernelOutput:
                 parts = known.get(key)
                 if parts is None:
                     parts = known[key] = dict(zip(labels, of_each[i, k].tolist(), strict=False))
-                found.append(Candidate(node=names[row], score=score, parts=parts))
+                found.append(Candidate(names[row], score, parts))
             yield tuple(found)
 
 

@@ -16,6 +16,7 @@ from domain.state.pod_classes import PodClass
 
 if TYPE_CHECKING:
     from domain.cycle.gangs import Gang
+    from domain.state.table import NodeTable
 
 GroupKey = tuple[bytes, int]
 """The signature of a group's pods, and the number of their class; 0 where they have none.
@@ -62,8 +63,10 @@ class Line:
         if lost and self.group.reads_others:
             self.lost_count += 1
             self.most = max(1, self.lost_count // _LOST_AGAIN)
-        self.is_sorted &= arrival >= self.latest
-        self.latest = max(self.latest, arrival)
+        if arrival >= self.latest:
+            self.latest = arrival
+        else:
+            self.is_sorted = False
         self.pods[key] = arrival
         if fresh:
             self.fresh[key] = arrival
@@ -182,6 +185,19 @@ class WaitingGroup:
     def is_active(self) -> bool:
         """Whether its pods are tried in their turn."""
         return not (self.parked or self.held_by)
+
+    def is_outdated(self, table: NodeTable) -> bool:
+        """Say whether its last attempt might end otherwise now: something woke it, or nodes changed."""
+        assert self.plan is not None
+        assert self.attempt is not None
+        since = self.attempt.generation
+        return (
+            self.woken
+            or self.is_patient
+            or table.last_spec_generation > since
+            or table.count != self.attempt.nodes_count
+            or (self.plan.filters_by_usage and table.last_usage_generation > since)
+        )
 
     @property
     def pods(self) -> Iterator[str]:

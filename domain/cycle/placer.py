@@ -6,8 +6,9 @@ those that find none there on all nodes.
 
 from __future__ import annotations
 
+from collections import Counter as Counted
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
+from itertools import compress, zip_longest
 from operator import attrgetter
 
 import msgspec
@@ -238,11 +239,20 @@ class Placer:
         result, state = self.result, self._state
         base = len(result.attempts)
         table, pods = state.table, state.pods
-        looked = {"seed": self._seed, "generation": self._snapshot.generation, "at_ms": self._at_ms}
+        seed, generation, at_ms = self._seed, self._snapshot.generation, self._at_ms
         output = KernelOutput(placed, programs.values(), self._view, self._slots.counters)
         nodes_home = len(self._slots.homes.rows) if self._is_home else msgspec.UNSET
         attempts = [
-            explain(p, output, self._view, signature=key[0], nodes_home=nodes_home, **looked)
+            explain(
+                p,
+                output,
+                self._view,
+                signature=key[0],
+                seed=seed,
+                generation=generation,
+                at_ms=at_ms,
+                nodes_home=nodes_home,
+            )
             for key, p in programs.items()
         ]
         attempt_of = {key: base + i for i, key in enumerate(programs)}
@@ -256,27 +266,28 @@ class Placer:
         if placed.devices.any():
             specs = with_devices(pods, [key for key, _ in candidates], placed.row, placed.devices)
         scores = (placed.score / kernel.TOTAL_ONE).tolist()
-        for (key, of), row, score in zip(candidates, placed.row.tolist(), scores, strict=True):
-            attempt = attempt_of[of.key]
-            if attempt in measured:
-                store_versions(measured.pop(attempt), versions, state.nodes)
-            result.attempts[attempt].pods_count += 1
-            pod, arrival = specs.get(key) or pods[key].spec, pods[key].arrival
+        numbers = [attempt_of[group.key] for _, group in candidates]
+        names, nodes, verdicts = table.names, state.nodes, result.verdicts
+        of_each = zip(candidates, numbers, placed.row.tolist(), scores, strict=True)
+        for (key, _), attempt, row, score in of_each:
+            if measured and attempt in measured:
+                store_versions(measured.pop(attempt), versions, nodes)
+            entry = pods[key]
+            pod = specs.get(key, entry.spec)
             if row >= 0:
-                result.attempts[attempt].bound_count += 1
-                node = table.names[row]
-                version = versions[node] = (versions.get(node) or state.nodes[node].version) + 1
-                result.verdicts.append(Placement(pod, arrival, attempt, node, version, score))
+                node = names[row]
+                version = versions[node] = (versions[node] if node in versions else nodes[node].version) + 1
+                verdicts.append(Placement(pod, entry.arrival, attempt, node, version, score))
                 keys.append(key)
             elif self._queue.is_fresh(key):
-                result.verdicts.append(Failure(pod, arrival, attempt))
+                verdicts.append(Failure(pod, entry.arrival, attempt))
+        _count(result.attempts, numbers, placed.row >= 0)
         found = placed.row >= 0
         self._queue.tried(candidates[i][0] for i in (~found).nonzero()[0].tolist())  # the others leave it
         rows = placed.row[found]
         self._note_ended(state.apply(Assumed(keys, rows, specs)))
         self._snapshot.caught_up()
-        for key in keys:
-            self._queue.remove(key)
+        self._queue.take_out(keys)
         if not self._is_home:
             self._park(programs, placed, attempts, is_undone=is_undone)
         self._queue.wake_counted(self._slots.counters)
@@ -368,6 +379,14 @@ class Placer:
             at_ms=self._at_ms,
             nodes_count=self._state.table.count,
         )
+
+
+def _count(attempts: Sequence[Attempt], numbers: Sequence[int], is_bound: np.ndarray) -> None:
+    """Count the pods of attempts, given by their numbers, and those of them that have a node."""
+    for number, count in Counted(numbers).items():
+        attempts[number].pods_count += count
+    for number, count in Counted(compress(numbers, is_bound.tolist())).items():
+        attempts[number].bound_count += count
 
 
 def _in_turn(verdicts: Sequence[Placement | Failure]) -> list[Placement | Failure]:

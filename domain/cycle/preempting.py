@@ -307,4 +307,4 @@ class PreemptingPlacer(PromisedPlacer):
         )
         self.result.promises.append((len(self.result.verdicts), promise))
         self._queue.tried([key])
-        self._queue.remove(key)
+        self._queue.take_out((key,))

@@ -71,14 +71,15 @@ class Queue:
 
     def add(self, pod: PodSpec, arrival: int, *, fresh: bool, lost: bool = False) -> None:
         """Let a pod wait. One that is not fresh was tried before a restart; for ``lost`` see ``Line.put``."""
-        pod_class = self._state.pods[pod.key].pod_class
-        number, template = 0 if pod_class is None else pod_class.number, pod.template
+        key, template = pod.key, pod.template
+        pod_class = self._state.pods[key].pod_class
+        number = 0 if pod_class is None else pod_class.number
         if nodes := self._excluded.of(pod):
             number = self._excluded.number(number, nodes)
             template = msgspec.structs.replace(template, excluded=nodes)
         group = self.groups.get((pod.signature, number))
         if group is None:
-            plan = self._plans.get(pod.template.profile)
+            plan = self._plans.get(template.profile)
             group = WaitingGroup(pod.signature, template, plan, pod_class, number)
             self.groups[group.key] = group
             self.gangs.join(group)
@@ -87,8 +88,8 @@ class Queue:
         line = group.lines.get(namespace)
         if line is None:
             line = group.lines[namespace] = Line(namespace, group)
-        line.put(pod.key, arrival, fresh=fresh, lost=lost)
-        self._line_of[pod.key] = line
+        line.put(key, arrival, fresh=fresh, lost=lost)
+        self._line_of[key] = line
         self._changed[line] = None
         if group.gang is not None:
             self.gangs.changed[group.gang.key] = None
@@ -101,37 +102,43 @@ class Queue:
         if group.held_by:
             self._newly_held[group.key] = None
 
-    def remove(self, key: str) -> None:
-        """Remove a pod that waits no longer."""
-        line = self._line_of.pop(key)
+    def take_out(self, keys: Iterable[str]) -> None:
+        """Remove pods that wait no longer."""
+        line_of = self._line_of
+        for key in keys:
+            line = line_of.pop(key)
+            del line.pods[key]
+            line.tried(key)
+            if line.entry is not None and line.entry[2] == key:
+                self._changed[line] = None
+            if line.group.gang is not None:
+                self.gangs.changed[line.group.gang.key] = None
+            if not line.pods:
+                self._end_line(line)
+
+    def _end_line(self, line: Line) -> None:
+        """Forget a line without pods, and its group where that was the last one."""
         group = line.group
-        del line.pods[key]
-        line.tried(key)
-        if line.entry is not None and line.entry[2] == key:
-            self._changed[line] = None
-        if group.gang is not None:
-            self.gangs.changed[group.gang.key] = None
-        if line.pods:
-            return
         del group.lines[line.namespace]
-        if not group.lines:
-            del self.groups[group.key]
-            self.signatures[group.signature] -= 1
-            if not self.signatures[group.signature]:
-                del self.signatures[group.signature]
-            self._newly_held.pop(group.key, None)
-            self.blocked.drop(group.key)
-            self._waking.drop(group)
+        if group.lines:
+            return
+        del self.groups[group.key]
+        self.signatures[group.signature] -= 1
+        if not self.signatures[group.signature]:
+            del self.signatures[group.signature]
+        self._newly_held.pop(group.key, None)
+        self.blocked.drop(group.key)
+        self._waking.drop(group)
 
     def drop(self, key: str) -> None:
         """Remove a pod if it is here: one that has a node promised is not."""
         if key in self._line_of:
-            self.remove(key)
+            self.take_out((key,))
 
     def regroup(self, pod: PodSpec, arrival: int) -> None:
         """Move a pod to the group of its class, into its place by arrival."""
         fresh = self.is_fresh(pod.key)
-        self.remove(pod.key)
+        self.take_out((pod.key,))
         self.add(pod, arrival, fresh=fresh)
 
     def readmit(self, key: str) -> None:
@@ -184,14 +191,13 @@ class Queue:
         self._changed.update(dict.fromkeys(group.lines.values()))
         if group.held_by:
             return
+        self._waking.park(group, attempt, counted)
         if group.gang is not None:
-            self._waking.park(group, attempt, counted)
             return
         group.failures = 1 if attempt.bound_count else group.failures + 1
         if group.failures == 1:
             self.blocked.note(group.key, attempt.looked_at_ms)
         group.due_ms = backoff_ends_ms(attempt.looked_at_ms, group.failures, self._backoff_ms)
-        self._waking.park(group, attempt, counted)
 
     def pass_to(self, now_ms: int) -> None:
         """Let log time pass: groups whose backoff ended are active again."""
@@ -351,17 +357,7 @@ class Queue:
         """
         if group.held_by or group.gang is not None:
             return False
-        assert group.plan is not None
-        assert group.attempt is not None
-        table, since = self._state.table, group.attempt.generation
-        return (
-            group.woken
-            or group.is_patient
-            or self._waking.is_refused_by_counts(group)
-            or table.last_spec_generation > since
-            or table.count != group.attempt.nodes_count
-            or (group.plan.filters_by_usage and table.last_usage_generation > since)
-        )
+        return group.is_outdated(self._state.table) or self._waking.is_refused_by_counts(group)
 
     def draw(self, work_max: int, pods_max: int) -> tuple[list[tuple[WaitingGroup, list[str]]], list[Turn]]:
         """Return whose turn it is: parked and held groups with pods to be told why, and pods to be tried.

@@ -27,12 +27,10 @@ def check_asked(requests: Mapping[str, int], path: str) -> None:
     )
 
 
-def read_devices(
-    annotations: Mapping[str, Any] | None, template: PodTemplate, node_name: str, path: str
-) -> tuple[int, ...]:
+def read_devices(annotations: Mapping[str, Any], template: PodTemplate, path: str) -> tuple[int, ...]:
     """Return the devices that the producer says a bound pod has; none where it says nothing."""
-    text = (annotations or {}).get(DEVICES_KEY)
-    if text is None or not node_name:
+    text = annotations.get(DEVICES_KEY)
+    if text is None:
         return ()
     at = key_path(f"{path}.annotations", DEVICES_KEY)
     indices = [int(each) for each in text.split(",")] if _is_indices(text) else [devices_per_node_max]

@@ -63,14 +63,14 @@ def read_name(name: str | None, path: str, *, strict: bool) -> str:
     """Return an object's name; without ``strict`` anything printable is one."""
     if not name:
         raise FieldError(f"{path}.name", "is missing; every object needs a name")
-    return check_subdomain(name, f"{path}.name") if strict else check_printable(name, f"{path}.name")
+    return check_subdomain(name, path, ".name") if strict else check_printable(name, path, ".name")
 
 
 def read_namespace(namespace: str | None, path: str) -> str:
     """Return an object's namespace, ``default`` when it names none."""
     if not namespace:
         return DEFAULT_NAMESPACE
-    return check_dns_label(namespace, f"{path}.namespace")
+    return check_dns_label(namespace, path, ".namespace")
 
 
 def read_uid(uid: str | None, missing: str, path: str) -> str:
@@ -82,12 +82,12 @@ def read_uid(uid: str | None, missing: str, path: str) -> str:
         return missing
     if "/" in uid and uid != missing:
         raise FieldError(f"{path}.uid", f"{shown(uid)} contains '/', which no uid may")
-    return check_printable(uid, f"{path}.uid")
+    return check_printable(uid, path, ".uid")
 
 
 def read_version(version: str | None, path: str) -> int | None:
     """Return an object's resource version as a number."""
-    return read_resource_version(version, f"{path}.resourceVersion")
+    return read_resource_version(version, path, ".resourceVersion")
 
 
 def read_deletion(meta: Identity, missing: str, path: str) -> tuple[str, int | None]:

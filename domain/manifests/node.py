@@ -175,7 +175,7 @@ def _images(images: list[WireImage], path: str) -> tuple[NodeImage, ...]:
     return tuple(
         NodeImage(
             names=tuple(
-                check_printable(name, f"{path}[{index}].names[{at}]", _IMAGE_NAME_LENGTH_MAX)
+                check_printable(name, f"{path}[{index}].names[{at}]", length_max=_IMAGE_NAME_LENGTH_MAX)
                 for at, name in enumerate(image.names or ())
             ),
             size_bytes=max(image.size_bytes or 0, 0),

@@ -31,7 +31,7 @@ from domain.manifests.pod import (
     read_node_name,
     template_from_wire,
 )
-from domain.manifests.status import WirePodStatus, given_qos, is_finished, is_preempted, resize_of, start_time
+from domain.manifests.status import NOT_STARTED, WirePodStatus, given_qos, read_course, resize_of
 from domain.model.events import PodUpserted
 from domain.model.nodes import NodeSpec
 from domain.model.pods import Controller, PodSpec, PodTemplate, with_labels
@@ -144,22 +144,27 @@ def assemble_pod(
     name = read_name(meta.name, meta_path, strict=strict)
     namespace = read_namespace(meta.namespace, meta_path)
     key = f"{namespace}/{name}"
+    uid = read_uid(meta.uid, key, meta_path)
+    version = read_version(meta.resource_version, meta_path)
     deleted = meta.deletion_timestamp is not None
-    nominated = None if status is None or node_name else status.nominated_node_name
-    return PodSpec(
-        uid=read_uid(meta.uid, key, meta_path),
-        key=key,
-        resource_version=read_version(meta.resource_version, meta_path),
-        template=template,
-        signature=template_signature,
-        labels=labels,
-        node_name=node_name,
+    course = NOT_STARTED if status is None else read_course(status, f"{path}.status")
+    nominated = ""
+    if course.nominated_node and not node_name:
+        nominated = read_node_name(course.nominated_node, f"{path}.status.nominatedNodeName", strict=strict)
+    return PodSpec(  # by position as far as nearly all pods differ: to name a field costs far more
+        uid,
+        key,
+        version,
+        template,
+        template_signature,
+        labels,
+        node_name,
         # A pod that is deleted before it is bound can never be bound: nothing is left to place.
-        finished=is_finished(status, f"{path}.status") or (deleted and not node_name),
-        start_time=start_time(status),
+        finished=course.finished or (deleted and not node_name),
+        start_time=course.start_time,
         terminating=deleted and bool(node_name),
         controller=controller,
-        nominated_node=read_node_name(nominated, f"{path}.status.nominatedNodeName", strict=strict),
-        preempted=deleted and is_preempted(status),
-        devices=read_devices(annotations, template, node_name, meta_path),
+        nominated_node=nominated,
+        preempted=deleted and course.preempted,
+        devices=read_devices(annotations, template, meta_path) if annotations and node_name else (),
     )

@@ -169,12 +169,12 @@ def template_from_wire(
         else None,
         tolerations=read_tolerations(spec.tolerations, f"{path}.tolerations") if spec.tolerations else (),
         host_ports=_host_ports(spec, path),
-        priority=check_range(spec.priority or 0, -_INT32, _INT32 - 1, f"{path}.priority"),
+        priority=check_range(spec.priority, -_INT32, _INT32 - 1, f"{path}.priority") if spec.priority else 0,
         preemption_policy=check_choice(
-            spec.preemption_policy or PREEMPTION_POLICIES[0],
-            PREEMPTION_POLICIES,
-            f"{path}.preemptionPolicy",
-        ),
+            spec.preemption_policy, PREEMPTION_POLICIES, f"{path}.preemptionPolicy"
+        )
+        if spec.preemption_policy
+        else PREEMPTION_POLICIES[0],
         qos_class=qos or qos_class(needs),
         profile=check_printable(spec.scheduler_name, f"{path}.schedulerName")
         if spec.scheduler_name
@@ -348,14 +348,16 @@ def _images(spec: WirePodSpec, path: str) -> tuple[str, ...]:
         for index, container in enumerate(containers or ()):
             if container.image:
                 below = f"{path}.{field}[{index}].image"
-                images.append(check_printable(container.image, below, _IMAGE_LENGTH_MAX))
+                images.append(check_printable(container.image, below, length_max=_IMAGE_LENGTH_MAX))
     return tuple(sorted(images))
 
 
 def _volume_images(volumes: list[WireVolume], path: str) -> tuple[str, ...]:
     return tuple(
         sorted(
-            check_printable(volume.image.reference, f"{path}[{i}].image.reference", _IMAGE_LENGTH_MAX)
+            check_printable(
+                volume.image.reference, f"{path}[{i}].image.reference", length_max=_IMAGE_LENGTH_MAX
+            )
             for i, volume in enumerate(volumes)
             if volume.image is not None and volume.image.reference
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -107,17 +107,32 @@ def resize_of(status: WirePodStatus | None) -> WireResize | None:
     return WireResize(containers, pod, infeasible=pending[:1] == [_INFEASIBLE])
 
 
-def is_finished(status: WirePodStatus | None, path: str) -> bool:
-    """Return whether a pod of this phase has ended and holds nothing; ``path`` is the status's."""
-    if status is None or not status.phase:
-        return False
-    return check_choice(status.phase, _PHASES, f"{path}.phase") in _FINISHED
+class Course(NamedTuple):
+    """How far a pod has come: as of ``PodSpec``. The node that is promised to it is not checked yet."""
+
+    finished: bool = False
+    start_time: str = ""
+    nominated_node: str | None = None
+    preempted: bool = False
 
 
-def is_preempted(status: WirePodStatus | None) -> bool:
+NOT_STARTED = Course()
+
+
+def read_course(status: WirePodStatus, path: str) -> Course:
+    """Return how far a pod has come; ``path`` is the status's."""
+    phase = status.phase and check_choice(status.phase, _PHASES, f"{path}.phase")
+    return Course(
+        finished=phase in _FINISHED,
+        start_time="" if status.start_time is None else format_ms(to_ms(status.start_time)),
+        nominated_node=status.nominated_node_name,
+        preempted=_is_preempted(status.conditions or ()),
+    )
+
+
+def _is_preempted(conditions: Sequence[WirePodCondition]) -> bool:
     """Return whether a scheduler is the one that disrupts a pod. Its first such condition counts."""
-    found = () if status is None else status.conditions or ()
-    disrupted = [(each.status, each.reason) for each in found if each.type == _DISRUPTION]
+    disrupted = [(each.status, each.reason) for each in conditions if each.type == _DISRUPTION]
     return disrupted[:1] == [("True", _PREEMPTED)]
 
 
@@ -126,8 +141,3 @@ def given_qos(status: WirePodStatus | None, path: str) -> str:
     if status is None or not status.qos_class:
         return ""
     return check_choice(status.qos_class, _QOS_CLASSES, f"{path}.qosClass")
-
-
-def start_time(status: WirePodStatus | None) -> str:
-    """Return when a pod started (RFC 3339, UTC, milliseconds), "" when it has not."""
-    return "" if status is None or status.start_time is None else format_ms(to_ms(status.start_time))

@@ -58,7 +58,7 @@ def is_unresolvable(*, held: bool, nodes_count: int, hopeless_count: int) -> boo
     return held or 0 < nodes_count == hopeless_count
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Decision(msgspec.Struct, frozen=True, gc=False):
     """One row of the ledger's ``decisions``.
 
     ``decided_at_ms`` is log time (milliseconds since the epoch, of the record's append), so that it does not
@@ -81,9 +81,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     outcome: Outcome
     node: str | None
     decided_at_ms: int
-    event_at_ms: int | None = None
     profile: str
     signature: bytes
+    event_at_ms: int | None = None
     profile_revision: int | None = None
     reason: str = ""
     score: float | None = None
@@ -91,7 +91,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     devices: tuple[int, ...] = ()
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Candidate(msgspec.Struct, frozen=True, gc=False):
     """A node that could have been chosen, with its total and its normalised score per plugin."""
 
     node: str

@@ -183,7 +183,7 @@ class PodLife(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
 NO_LIFE = PodLife()
 
 
-class PodSpec(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class PodSpec(msgspec.Struct, frozen=True, gc=False):
     """One v1 Pod: identity, what it needs, and what is known of its life.
 
     ``key`` is ``namespace/name``, the key of the pod's records in the log; it is kept whole, since every step

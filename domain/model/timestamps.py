@@ -20,7 +20,9 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 def clamp_ms(ms: int) -> int:
     """Return the nearest moment between 1970 and the end of the year 9999."""
-    return min(max(ms, 0), MOMENT_MS_MAX)
+    if 0 <= ms <= MOMENT_MS_MAX:
+        return ms
+    return 0 if ms < 0 else MOMENT_MS_MAX
 
 
 def to_ms(moment: datetime.datetime) -> int:

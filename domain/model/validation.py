@@ -18,7 +18,6 @@ _DNS_SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a
 _LABEL_NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(rf"(?:{_LABEL_NAME.pattern})?")
 _QUALIFIED_LENGTH_MAX = name_length_max + 1 + label_name_length_max
-_PRINTABLE = re.compile(r"[\x21-\x7e]+")
 _PLAIN_KEY = re.compile(r"[-A-Za-z0-9_]{1,63}")
 _MSGSPEC_PATH = re.compile(r" - at (?:`key` in )?`\$([^`]*)`$")
 _MSGSPEC_WORDS = {
@@ -57,10 +56,13 @@ def key_path(path: str, key: str) -> str:
     return f"{path}.{key}" if _PLAIN_KEY.fullmatch(key) else f"{path}[{shown(key)[1:-1]}]"
 
 
-def check_subdomain(name: str, path: str) -> str:
-    """Return ``name`` if it is a DNS-1123 subdomain, as the names of nodes and pods are."""
+def check_subdomain(name: str, path: str, field: str = "") -> str:
+    """Return ``name`` if it is a DNS-1123 subdomain, as the names of nodes and pods are.
+
+    ``field`` is joined to the path in an error alone: of a million names hardly one is wrong.
+    """
     if len(name) > name_length_max or not _DNS_SUBDOMAIN.fullmatch(name):
-        raise FieldError(path, f"{shown(name)} is not a name; allowed are {_SUBDOMAIN_RULE}")
+        raise FieldError(path + field, f"{shown(name)} is not a name; allowed are {_SUBDOMAIN_RULE}")
     return name
 
 
@@ -69,22 +71,23 @@ def _is_dns_label(name: str) -> bool:
     return _DNS_LABEL.fullmatch(name) is not None  # ask with short names only: the cache keeps them
 
 
-def check_dns_label(name: str, path: str) -> str:
+def check_dns_label(name: str, path: str, field: str = "") -> str:
     """Return ``name`` if it is a DNS-1123 label, as namespaces are."""
     if len(name) > label_name_length_max or not _is_dns_label(name):
         raise FieldError(
-            path,
+            path + field,
             f"{shown(name)} is not a DNS-1123 label; allowed are at most {label_name_length_max} lower-case "
             "letters, digits and '-', beginning and ending with a letter or digit",
         )
     return name
 
 
-def check_printable(text: str, path: str, length_max: int = name_length_max) -> str:
+def check_printable(text: str, path: str, field: str = "", length_max: int = name_length_max) -> str:
     """Return ``text`` if it is printable ASCII without blanks, not empty and not too long."""
-    if len(text) > length_max or not _PRINTABLE.fullmatch(text):
+    is_printable = text.isascii() and text.isprintable() and " " not in text
+    if not (text and is_printable and len(text) <= length_max):
         raise FieldError(
-            path, f"{shown(text)} is not allowed; allowed are 1 to {length_max} printable characters"
+            path + field, f"{shown(text)} is not allowed; allowed are 1 to {length_max} printable characters"
         )
     return text
 
@@ -175,15 +178,15 @@ def too_many(path: str, count: int, bound: int, bound_name: str) -> NoReturn:
     raise FieldError(path, f"{count} are too many; allowed are at most {bound} ({bound_name})")
 
 
-def read_resource_version(text: str | None, path: str) -> int | None:
+def read_resource_version(text: str | None, path: str, field: str = "") -> int | None:
     """Return a resource version as the number that orders it, None when it is absent or empty."""
     if not text:
         return None
-    if len(text) > 19 or not (text.isascii() and text.isdigit()) or int(text) > INT64_MAX:
-        raise FieldError(
-            path, f"{shown(text)} is not a resource version; allowed is a decimal number below 2^63"
-        )
-    return int(text)
+    if len(text) <= 19 and text.isascii() and text.isdigit() and (version := int(text)) <= INT64_MAX:
+        return version
+    raise FieldError(
+        path + field, f"{shown(text)} is not a resource version; allowed is a decimal number below 2^63"
+    )
 
 
 def field_error(error: msgspec.ValidationError, path: str) -> FieldError:

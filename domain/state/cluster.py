@@ -251,10 +251,9 @@ class ClusterState(Restorable):
         key = pod.key
         changes: list[Change] = []
         entry = self.pods.get(key)
-        known = None if entry is None else entry.spec.resource_version
-        if is_stale(pod.resource_version, known):
+        if entry is not None and is_stale(pod.resource_version, known := entry.spec.resource_version):
             reason = skip_reason(pod.resource_version, known)
-            made_way = entry is not None and entry.spec.uid != pod.uid  # for the pod that is known
+            made_way = entry.spec.uid != pod.uid  # for the pod that is known
             return (self._miss(key, pod.uid, known, reason) if made_way else Skipped(reason),)
         if entry is None or entry.spec.uid != pod.uid:
             late = self.tombstones.why_late(key, pod.uid, pod.resource_version)

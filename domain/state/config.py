@@ -70,7 +70,7 @@ class Config:
     def settled(self, event: PodUpserted, pods: Mapping[str, PodEntry]) -> PodSpec:
         """Return the pod of an event, with the priority of its class where it says none itself."""
         pod, asked = event.pod, event.priority_class
-        if asked is None:
+        if asked is None:  # as nearly all do
             return pod
         known = pods.get(pod.key)
         return self.priorities.settle(pod, asked, None if known is None else known.spec)

@@ -153,29 +153,35 @@ class ResourceIndex:
         ask, requests = asked(template.requests), template.requests
         if ask.number:
             requests = {**requests, **amounts(requests, devices)}
-        items = [(self.column(name), value) for name, value in requests.items()]
-        elsewhere = {name: value for name, value in requests.items() if name not in self._columns}
+        items = [
+            (PODS, 1),
+            (SCORING_CPU, template.scoring_cpu_milli),
+            (SCORING_MEMORY, template.scoring_memory_bytes),
+        ]
+        elsewhere: dict[str, int] = {}
+        for name, value in requests.items():
+            column = self._columns.get(name)
+            if column is None:
+                elsewhere[name] = value
+            else:
+                items.append((column, value))
         if ask.milli == DEVICE_ONE and BUSY in self._columns:
             items.append((self.column(BUSY), ask.number))
-        if elsewhere:
-            items = [item for item in items if item[0] != NOWHERE]
-        items.append((PODS, 1))
-        items.append((SCORING_CPU, template.scoring_cpu_milli))
-        items.append((SCORING_MEMORY, template.scoring_memory_bytes))
-        for column, name in ((CPU_BEYOND, "cpu"), (MEMORY_BEYOND, "memory")):
-            items.append((column, max(template.limits.get(name, 0) - template.requests.get(name, 0), 0)))
-        lasting = sorted((column, value) for column, value in items if value)
+        if template.limits:
+            for column, name in ((CPU_BEYOND, "cpu"), (MEMORY_BEYOND, "memory")):
+                items.append((column, max(template.limits.get(name, 0) - template.requests.get(name, 0), 0)))
+        items.sort()
         claim = template.cpu_claim
         recent = [
             (RECENT_FIXED, claim.fixed_milli),
             (RECENT_REQUESTED, claim.requested_milli),
             (RECENT_SILENT, claim.silent_count),
         ]
-        recent = [(column, value) for column, value in recent if value]
+        found = [item for item in (*items, *recent) if item[1]]
         return ResourceVector(
-            np.array([column for column, _ in lasting + recent], dtype=np.int32),
-            np.array([value for _, value in lasting + recent], dtype=np.int64),
-            len(recent),
+            np.array([column for column, _ in found], dtype=np.int32),
+            np.array([value for _, value in found], dtype=np.int64),
+            sum(1 for _, value in recent if value),
             elsewhere,
             ask,
         )

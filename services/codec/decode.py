@@ -130,7 +130,7 @@ class Decoder:
         self._in_use: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
         self._of_labels: dict[tuple[object, ...], tuple[PodTemplate, bytes]] = {}
         self._controllers: dict[Controller, Controller] = {}
-        self._labels: dict[bytes, dict[str, str]] = {}
+        self._labels: dict[bytes, tuple[dict[str, str], bool]] = {}
         self._node_names: dict[str, str] = {}
 
     def decode(self, record: Record) -> Decoded:
@@ -184,8 +184,8 @@ class Decoder:
             return PodDeleted(namespace, name, *read_deletion(meta, key, _META_PATH))
         shape, node_name, asked = self._spec_of(pod.spec, pod.status)
         template, signature = shape.template, shape.signature
-        labels = self._labels_of(meta.labels)
-        if shape.between is not None or template.gang or not LABELS_READ.isdisjoint(labels):
+        labels, are_read = self._labels_of(meta.labels)
+        if are_read or shape.between is not None or template.gang:
             namespace = read_namespace(meta.namespace, _META_PATH)
             template, signature = self._labelled(shape, labels, namespace)
         controller = None
@@ -217,8 +217,10 @@ class Decoder:
 
         A spec that was seen before costs a look-up.
         """
-        qos, resize = given_qos(status, "object.status"), resize_of(status)
-        said = b"" if resize is None else self._encoder.encode(resize)
+        qos, resize, said = "", None, b""
+        if status is not None:
+            qos, resize = given_qos(status, "object.status"), resize_of(status)
+            said = b"" if resize is None else self._encoder.encode(resize)
         key = (bytes(raw), qos, said)  # a copy: the raw view would keep the whole record alive
         known = self._specs.get(key)
         if known is not None:
@@ -274,8 +276,8 @@ class Decoder:
         is_short = len(shape.asked) <= _SPEC_BYTES_MAX
         return _remember(self._of_labels, key, found, _SPECS_MAX) if is_short else found
 
-    def _labels_of(self, raw: msgspec.Raw) -> dict[str, str]:
-        """Return labels; pods with the same ones share one dict."""
+    def _labels_of(self, raw: msgspec.Raw) -> tuple[dict[str, str], bool]:
+        """Return labels, and whether placing reads any of them; pods with the same ones share one dict."""
         key = bytes(raw)
         known = self._labels.get(key)
         if known is not None:
@@ -285,7 +287,8 @@ class Decoder:
         except msgspec.ValidationError as error:
             raise field_error(error, f"{_META_PATH}.labels") from None
         labels = read_labels(wire, _META_PATH)
-        return _remember(self._labels, key, labels, _LABELS_MAX) if len(key) <= _LABELS_BYTES_MAX else labels
+        found = (labels, not LABELS_READ.isdisjoint(labels))
+        return _remember(self._labels, key, found, _LABELS_MAX) if len(key) <= _LABELS_BYTES_MAX else found
 
     def _annotations_of(self, raw: msgspec.Raw) -> dict[str, Any] | None:
         """Return annotations where they name devices; nobody reads others."""

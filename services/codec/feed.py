@@ -48,6 +48,15 @@ def _number(table: dict[T, int], values: Iterable[T]) -> list[int]:
     return [table.setdefault(value, len(table)) for value in values]
 
 
+def _number_labels(
+    table: dict[tuple[tuple[str, str], ...], int], values: Sequence[Mapping[str, str]]
+) -> list[int]:
+    """Return the same for labels. Nearly all pods share one mapping, so each of these is read once."""
+    distinct = {id(labels): labels for labels in values}
+    numbers = dict(zip(distinct, _number(table, [tuple(e.items()) for e in distinct.values()]), strict=True))
+    return [numbers[id(labels)] for labels in values]
+
+
 def pack_feed(batch: CommitBatch, events: Sequence[tuple[int, FeedEvent]] = ()) -> bytes:
     """Return the feed of a batch; each event comes with the number of opened placements before it."""
     return _pack(batch, [(before, type(event).__name__, _event(event)) for before, event in events])
@@ -72,7 +81,7 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
         shards=[pod.shard for pod in pods],
         nodes=_number(names, [pod.node for pod in pods]),
         templates=_number(signatures, [pod.signature for pod in pods]),
-        labels=_number(labels, [tuple(pod.labels.items()) for pod in pods]),
+        labels=_number_labels(labels, [pod.labels for pod in pods]),
         lives=_number(lives, [pod.life for pod in pods]),
         adopted=[pod.adopted for pod in pods],
         ago_ms=[batch.log_time_ms - pod.at_ms for pod in pods],
@@ -80,7 +89,7 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
     refreshed = Refreshed(
         uids=[pod.pod_uid for pod in renewed],
         versions=[pod.resource_version for pod in renewed],
-        labels=_number(labels, [tuple(pod.labels.items()) for pod in renewed]),
+        labels=_number_labels(labels, [pod.labels for pod in renewed]),
         lives=_number(lives, [pod.life for pod in renewed]),
     )
     promised = _nominated(batch, signatures)

@@ -60,8 +60,8 @@ def split(entries: Sequence[Entry], partitions: int, partition: int | None) -> d
     FieldError
         When a record is larger than ``RECORD_BYTES_MAX``, or ``partition`` does not exist.
     """
-    for index, (key, value, *_) in enumerate(entries):
-        size = len(key or b"") + len(value or b"")
+    for index, entry in enumerate(entries):
+        size = len(entry.key or b"") + len(entry.value or b"")
         if size > RECORD_BYTES_MAX:
             raise FieldError(f"[{index}]", f"a record of {size} bytes; the log takes {RECORD_BYTES_MAX}")
     if partition is not None:

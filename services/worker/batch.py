@@ -142,7 +142,7 @@ class BatchBuilder(Decider):
                 self._remember_gone(change.key, change.uid, change.resource_version, shard)
                 self._skip(change.reason)
             case NominationEnded():
-                end(self._decide, change, When(self.now_ms, None, self.sent_by or None))
+                end(self._decide, change, (self.now_ms, None, self.sent_by or None))
                 if change.reason == "bound":  # who may stay is told so, also where the bind is lost
                     self.kept[change.pod.uid] = msgspec.structs.replace(change.promise, victims=())
             case NodeChanged():
@@ -249,17 +249,18 @@ class BatchBuilder(Decider):
         """Add what a cycle decided, and how long the whole cycle took."""
         seqs: list[dict[int, int]] = [{} for _ in result.attempts]
         promises = deque(result.promises)
+        pods, numbers, attempts, strict = self._pods, self._book.seq, result.attempts, result.strict
         for number, verdict in enumerate(result.verdicts):
             while promises and promises[0][0] <= number:
-                self._promise(promises.popleft()[1], result.attempts, seqs)
-            index, shard = verdict.attempt, self._pods[verdict.pod.key].shard
-            cycle_seq = seqs[index].setdefault(shard, self._book.seq[shard])
+                self._promise(promises.popleft()[1], attempts, seqs)
+            index, shard = verdict.attempt, pods[verdict.pod.key].shard
+            cycle_seq = seqs[index].setdefault(shard, numbers[shard])
             if isinstance(verdict, Placement):
-                self._bind(verdict, result.attempts[index], shard, cycle_seq)
-                if index in result.strict:
+                self._bind(verdict, attempts[index], shard, cycle_seq)
+                if index in strict:
                     self.strict.add(verdict.node)
             else:
-                self._let_wait(verdict, result.attempts[index], shard, cycle_seq)
+                self._let_wait(verdict, attempts[index], shard, cycle_seq)
         for name, needed_count in result.gangs.items():
             self._gangs[name] = max(needed_count, self._gangs.get(name, 0))
         for _, promise in promises:
@@ -288,14 +289,14 @@ class BatchBuilder(Decider):
         self.strict.add(promise.node)
         if pod.template.gang:
             self._members.setdefault(pod.template.gang, []).append(promise.node)
-        when = When(self._decided_at_ms(pod), self._came.get(pod.key), self._book.senders[pod.key])
+        when = self._when(pod.key)
         shards = [self._pods[victim.key].shard for victim in promise.victims]
         nominate(self._decide, promise, attempts[promise.attempt], shard, seq, when, shards)
 
     def _bind(self, placement: Placement, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         pod = placement.pod
-        at_ms, sent_by = self._decided_at_ms(pod), self._book.senders.pop(pod.key)
-        self._waited[pod.uid] = placement.arrival, self._book.since_ms.pop(pod.key), sent_by
+        at_ms, event_at_ms, sent_by = self._when(pod.key)
+        self._waited[pod.uid] = (placement.arrival, *self._book.waits.pop(pod.key))
         self._end_wait(pod)
         decision = self._decide(
             pod,
@@ -303,7 +304,7 @@ class BatchBuilder(Decider):
             Outcome.BOUND,
             placement.node,
             at_ms,
-            self._came.get(pod.key),
+            event_at_ms,
             sent_by,
             node_version=placement.node_version,
             profile_revision=attempt.profile_revision,
@@ -311,8 +312,7 @@ class BatchBuilder(Decider):
             score=None if placement.is_promised else placement.score,
             cycle_seq=cycle_seq,
         )
-        self.opened[pod.uid] = placement_opened(pod, decision, adopted=False)
-        self.placed_ms[pod.key] = at_ms
+        self._open(pod, decision, adopted=False)
         if pod.template.gang:
             self._members.setdefault(pod.template.gang, []).append(placement.node)
 
@@ -321,9 +321,13 @@ class BatchBuilder(Decider):
             self._end_wait(pod)
             self.waiting[pod.key] = (pod, arrival)
 
-    def _decided_at_ms(self, pod: PodSpec) -> int:
+    def _when(self, key: str) -> When:
         """Return the time of the last event that a decision rests on: room may be made after a pod came."""
-        return max(self._book.since_ms[pod.key], self.changed_ms) if pod.key in self._came else self.now_ms
+        since_ms, sent_by = self._book.waits[key]
+        if key not in self._came:
+            return self.now_ms, None, sent_by
+        changed_ms = self.changed_ms
+        return since_ms if since_ms > changed_ms else changed_ms, self._came[key], sent_by
 
     def _let_wait(self, failure: Failure, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         self._note_tried(failure.pod, failure.arrival)
@@ -332,9 +336,7 @@ class BatchBuilder(Decider):
             shard,
             attempt.outcome_at_failure,
             None,
-            self._decided_at_ms(failure.pod),
-            self._came.get(failure.pod.key),
-            self._book.senders[failure.pod.key],
+            *self._when(failure.pod.key),
             profile_revision=attempt.profile_revision or None,
             warnings=attempt.warnings,
             reason=describe_attempt(attempt),

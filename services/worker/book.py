@@ -15,10 +15,8 @@ class Book:
 
     Attributes
     ----------
-    since_ms : dict
-        Key of a pod that waits -> log time at which it began to.
-    senders : dict
-        Key of a pod that waits -> who sent the event by which it does.
+    waits : dict
+        Key of a pod that waits -> log time at which it began to, and who sent the event by which it does.
     marks : dict
         Node -> the next seq of every shard when it was last measured.
     untried : set
@@ -35,8 +33,7 @@ class Book:
         self.epochs: dict[int, int] = {}
         self.seq: dict[int, int] = {}
         self.dead_seq: dict[int, int] = {}
-        self.since_ms: dict[str, int] = {}
-        self.senders: dict[str, str | None] = {}
+        self.waits: dict[str, tuple[int, str | None]] = {}
         self.marks: dict[str, dict[int, int]] = {}
         self.untried: set[str] = set()
         self.reasons_known: dict[bytes, dict[int, dict[str, int]]] = {}
@@ -64,12 +61,11 @@ class Book:
 
     def wait(self, key: str, since_ms: int, sent_by: str | None) -> None:
         """Record that a pod waits."""
-        self.since_ms[key], self.senders[key] = since_ms, sent_by
+        self.waits[key] = since_ms, sent_by
 
     def end_wait(self, key: str) -> None:
         """Forget of a pod that it waited, if it did."""
-        self.since_ms.pop(key, None)
-        self.senders.pop(key, None)
+        self.waits.pop(key, None)
 
     def mark(self, node: str) -> None:
         """Record that a node is measured now. Measurements of one moment share one dict."""

@@ -54,6 +54,11 @@ class Latest(NamedTuple):
     passed: Mapping[int, int]
     idle: int | None = None
 
+    def passes_over(self, record: Record) -> bool:
+        """Say whether a record does not count."""
+        was = self.passed.get(record.offset) if record.offset < self.below else None
+        return was is not None and record.key is not None and was == key_hash(record.key)
+
 
 def key_hash(key: bytes) -> int:
     """Return what stands for a key: of a million records that are passed over the keys need not be kept."""
@@ -76,24 +81,22 @@ class _Lane:
         self.paused = False
         self.latest = latest
 
-    def push(self, record: Record, fetched_ms: int) -> None:
-        # Within a partition the offset decides: a timestamp that goes back is read as the newest one.
-        self.clock_ms = max(self.clock_ms, fetched_ms if record.claimed else record.timestamp_ms)
-        size = _size(record)
-        self.buffer.append((self.clock_ms, size, record))
-        self.bytes_count += size
-        self.next_read = record.offset + 1
-
-    def push_latest(self, records: Iterable[Record], fetched_ms: int) -> None:
-        """Push the records of a partition that is read again, without those that others followed."""
-        assert self.latest is not None
-        below, passed, _ = self.latest
+    def push(self, records: Iterable[Record], fetched_ms: int) -> None:
+        """Push records; of a partition that is read again those that others did not follow."""
+        clock_ms, bytes_count, push = self.clock_ms, self.bytes_count, self.buffer.append
+        offset = self.next_read - 1
         for record in records:
-            was = passed.get(record.offset) if record.offset < below else None
-            if was is None or record.key is None or was != key_hash(record.key):
-                self.push(record, fetched_ms)
-            else:
-                self.next_read = record.offset + 1
+            offset = record.offset
+            if self.latest is not None and self.latest.passes_over(record):
+                continue
+            # Within a partition the offset decides: a timestamp that goes back is read as the newest one.
+            at_ms = fetched_ms if record.claimed else record.timestamp_ms
+            if at_ms > clock_ms:
+                clock_ms = at_ms
+            size = _size(record)
+            push((clock_ms, size, record))
+            bytes_count += size
+        self.clock_ms, self.bytes_count, self.next_read = clock_ms, bytes_count, offset + 1
 
     def move(
         self, batch: list[Record], sizes: list[int], records_max: int, bytes_max: int, before: _Key | None
@@ -303,10 +306,4 @@ class Intake:
         # that such a partition neither waits for the others' backlog nor makes them wait for its own.
         fetched_ms = max(lane.clock_ms for lane in self._lanes.values()) + 1
         for (topic, partition), found in groupby(records, key=itemgetter(0, 1)):
-            lane = self._lanes[TopicPartition(topic, partition)]
-            if lane.latest is not None:
-                lane.push_latest(found, fetched_ms)
-                continue
-            push = lane.push
-            for record in found:
-                push(record, fetched_ms)
+            self._lanes[TopicPartition(topic, partition)].push(found, fetched_ms)

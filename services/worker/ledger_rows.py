@@ -193,6 +193,7 @@ def pending_pods(
         is_fresh = scheduler.queue.is_fresh(pod.key)
         if is_fresh:
             book.untried.add(pod.key)
+        since_ms, sent_by = book.waits[pod.key]
         rows.append(
             PendingPod(
                 pod_uid=pod.uid,
@@ -205,8 +206,8 @@ def pending_pods(
                 gang=gang_of(pod),
                 shard=scheduler.state.pods[pod.key].shard,
                 arrival=arrival,
-                since_ms=book.since_ms[pod.key],
-                sent_by=book.senders[pod.key],
+                since_ms=since_ms,
+                sent_by=sent_by,
                 tried=not is_fresh,
             )
         )

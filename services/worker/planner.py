@@ -292,25 +292,25 @@ class Planner:
 
     def _fold(self, due: int | None, builder: BatchBuilder, is_recorded: bool) -> Folded:
         """Fold records up to one that has to wait; that one and those behind it are kept."""
-        ends: dict[Source, int] = {}
-        sources: list[Source] = []
-        shared: list[tuple[int, FeedEvent]] = []
-        end = home = 0
+        ends, sources = dict[Source, int](), list[Source]()
+        shared, end, home = list[tuple[int, FeedEvent]](), 0, 0
         state, is_spread, routes = self.scheduler.state, self.shards_count > 1, self.forwarding.routes
-        here: list[InboxRecord] = []  # handed over to own shards, to be folded next
+        below, fold, sent_by = self._refold_below, self.scheduler.fold, self._senders.of
+        here = list[InboxRecord]()  # handed over to own shards, to be folded next
         due_ms = self._timing.ends_ms(builder.now_ms, is_recorded)
-        for record, decoded in self.ahead.batch(due, looks_on=not (self._refold_below or is_recorded)):
+        for record, decoded in self.ahead.batch(due, looks_on=not (below or is_recorded)):
             shard = home = record.partition  # usage and configuration, which are of shard 0, have one
             at = shard, record.topic, shard
-            if record.offset < self._refold_below.get(at, 0) and not is_of_use(decoded.event, state):
-                decoded = Decoded(None, None)
-            configures = record.topic == CONFIG_TOPIC and decoded.event is not None
-            if not is_recorded and self._waits(decoded.event, configures, end):
+            topic, event = record.topic, decoded.event
+            if below and record.offset < below.get(at, 0) and not is_of_use(event, state):
+                decoded, event = Decoded(None, None), None
+            configures = topic == CONFIG_TOPIC and event is not None
+            if not is_recorded and self._waits(event, configures, end):
                 break
             if len(builder.decisions) >= batch_decisions_max:
                 break
             at_ms = record.timestamp_ms
-            if record.topic == TICKS_TOPIC and at_ms <= builder.now_ms:  # some clock is, or was, ahead
+            if topic == TICKS_TOPIC and at_ms <= builder.now_ms:  # some clock is, or was, ahead
                 at_ms = builder.now_ms + limits.tick_ms
             if at_ms >= due_ms:  # what is timed comes first
                 builder.reach(due_ms, None, "")
@@ -318,26 +318,26 @@ class Planner:
             read = record
             if type(record) is InboxRecord:
                 read = self.forwarding.fold(record)
-            elif is_spread and (routes or is_member(decoded.event)) and record.topic == PODS_TOPIC:
-                home = self.forwarding.send(decoded.event, record, builder.now_ms, ends, here)
+            elif is_spread and (routes or is_member(event)) and topic == PODS_TOPIC:
+                home = self.forwarding.send(event, record, builder.now_ms, ends, here)
                 if home == WAIT:
                     break
             end += 1
             sources.append(at)
             ends[at] = record.offset + 1
-            builder.reach(at_ms, decoded.event_at_ms, self._senders.of(read))
+            builder.reach(at_ms, decoded.event_at_ms, sent_by(read))
             if builder.now_ms >= self._next_step_ms:
                 self._pass_to(builder.now_ms)
             if decoded.rejected is not None:
                 builder.refuse(read, shard, decoded.rejected)
-            elif decoded.event is not None and home == shard:
-                changes = self.scheduler.fold(decoded.event, shard)
+            elif event is not None and home == shard:
+                changes = fold(event, shard)
                 for change in changes:
                     builder.take(change, read, shard)
-                if read.topic != PODS_TOPIC and isinstance(decoded.event, FeedEvent) and is_news(changes):
-                    shared.append((len(builder.opened), decoded.event))
-                elif shared and isinstance(decoded.event, NodeDeleted):
-                    shared = without_measured(shared, decoded.event.name)
+                if topic != PODS_TOPIC and isinstance(event, FeedEvent) and is_news(changes):
+                    shared.append((len(builder.opened), event))
+                elif shared and isinstance(event, NodeDeleted):
+                    shared = without_measured(shared, event.name)
             if configures:
                 break
         self.ahead.take(end, () if is_recorded else here)

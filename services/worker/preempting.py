@@ -39,12 +39,8 @@ _ENDS = {
 """Why a node is promised no more. Whoever was bound has no decision of its own that says so."""
 
 
-class When(msgspec.Struct, frozen=True):
-    """Log time of a decision, when the event behind it happened, and who sent that."""
-
-    at_ms: int
-    event_at_ms: int | None
-    sent_by: str | None
+When = tuple[int, int | None, str | None]
+"""Log time of a decision, when the event behind it happened, and who sent that."""
 
 
 def nominate(
@@ -74,7 +70,7 @@ def nominate(
         shard,
         Outcome.NOMINATED,
         node,
-        *msgspec.structs.astuple(when),
+        *when,
         node_version=verdict.node_version,
         profile_revision=attempt.profile_revision,
         warnings=attempt.warnings,
@@ -96,8 +92,7 @@ def end(decide: Decide, change: NominationEnded, when: When) -> None:
     """Say that a pod has no node promised any more, unless it was placed, and who may stay."""
     pod, node, shard = change.pod, change.promise.node, change.promise.shard
     if change.reason != "bound":
-        told = msgspec.structs.astuple(when)
-        decide(pod, shard, Outcome.CLEARED, node, *told, reason=f"{node}: {_ENDS[change.reason]}")
+        decide(pod, shard, Outcome.CLEARED, node, *when, reason=f"{node}: {_ENDS[change.reason]}")
     by = Preempting(preemptor=pod.uid, priority=pod.template.priority)
     reason = "the pod for which it had to leave waits for the node no more"
     _tell(decide, Outcome.SPARED, change.spared, node, shard, when, reason, by)
@@ -114,7 +109,7 @@ def _tell(
     by: Preempting,
 ) -> None:
     for victim in victims:
-        decide(victim, shard, outcome, node, *msgspec.structs.astuple(when), reason=reason, preemption=by)
+        decide(victim, shard, outcome, node, *when, reason=reason, preemption=by)
 
 
 def nomination_rows(known: Nominations, keys: Iterable[str]) -> list[NominationRow]:

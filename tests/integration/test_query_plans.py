@@ -19,7 +19,7 @@ from services.adapters.postgres.connections import COMMON, HOT, Limits, fresh
 from services.adapters.postgres.engine import Pool
 from services.adapters.postgres.migrate import init_shards
 from services.adapters.postgres.queries import PostgresStore
-from services.adapters.postgres.rows import array_text
+from services.adapters.postgres.rows import texts_array
 from services.ports.access import AccessFilter
 from services.ports.log import Span
 from services.ports.store import ConfigFilter, DecisionFilter, PodFilter, Store
@@ -92,7 +92,7 @@ _BYTES = [i.to_bytes(1, "big") for i in range(100)]
 
 
 def _texts(*columns: Sequence[object]) -> tuple[str, ...]:
-    return tuple(array_text(column) for column in columns)
+    return tuple(texts_array(map(str, column)) for column in columns)
 
 
 HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {

@@ -40,7 +40,7 @@ class Pair:
             namespace, name = key.split("/")
             self.scheduler.fold(PodDeleted(namespace, name))
         for key in random.sample(sorted(pods), min(len(pods), random.randrange(3))):
-            self.queue.remove(key)  # as if it had been placed, and lost its node
+            self.queue.take_out((key,))  # as if it had been placed, and lost its node
             self.queue.add(pods[key].spec, pods[key].arrival, fresh=True)
         for _ in range(random.choice((0, 3, 9, 40))):
             self.added += 1
@@ -74,7 +74,7 @@ class Pair:
                 self.queue.park(group, attempt_of(group))
         for key, group in tried:
             if group.is_active and self.random.random() < 0.7:
-                self.queue.remove(key)
+                self.queue.take_out((key,))
                 entry = self.scheduler.state.pods[key]
                 self.queue.add(entry.spec, entry.arrival, fresh=False)
 

@@ -59,10 +59,10 @@ def test_the_book_knows_pods_for_as_long_as_they_exist() -> None:
     assert shards == {
         f"default/{name}": partition_for(f"default/{name}".encode(), None, SHARDS) for name in "ab"
     }
-    assert list(book.since_ms) == ["default/b"], "the first one is placed"
+    assert list(book.waits) == ["default/b"], "the first one is placed"
     for name in "ab":
         site.tell("DELETED", pod_manifest(name, resource_version=2))
-    assert (book.since_ms, book.senders) == ({}, {})
+    assert book.waits == {}
 
 
 def test_a_node_that_is_gone_has_a_row_without_marks() -> None:

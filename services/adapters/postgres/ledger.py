@@ -312,7 +312,8 @@ async def _write_placements(connection: Connection, batch: CommitBatch) -> None:
         await connection.execute(sql.REFRESH_PLACEMENTS, *_columns(refreshed), shards)
     if batch.counted:
         await connection.execute(sql.COUNT_PLACEMENTS, list(batch.counted), shards)
-    opened = [rows.placement_columns(placement) for placement in batch.placements_opened]
+    labels = rows.labels_texts(placement.labels for placement in batch.placements_opened)
+    opened = list(map(rows.placement_columns, batch.placements_opened, labels))
     await _copy(connection, "placements", sql.PLACEMENT_COLUMNS, opened)
     if batch.orphaned:
         await connection.execute(sql.TELL_PLACEMENTS, *_columns(list(batch.orphaned.items())), shards)

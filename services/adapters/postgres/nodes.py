@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import Any
 
 from domain.model.errors import LedgerMismatch
 from services.adapters.postgres import rows, sql, sql_nodes
@@ -46,34 +45,34 @@ async def take_back(
     """Undo claims on some nodes that this transaction was granted."""
     claims = sorted((claim for claim in batch.claims if claim.id in nodes), key=lambda claim: claim.id)
     added = ids.columns([{name: -value for name, value in claim.delta.items()} for claim in claims])
-    none = ["NULL"] * len(claims)
-    columns: list[list[Any]] = [
-        [claim.id for claim in claims],
-        [claim.version_seen for claim in claims],
-        [-claim.changes for claim in claims],
+    none = rows.texts_array(["NULL"] * len(claims))
+    columns = [
+        rows.array_text([claim.id for claim in claims]),
+        rows.array_text([claim.version_seen for claim in claims]),
+        rows.array_text([-claim.changes for claim in claims]),
         none,
-        [False] * len(claims),
+        rows.array_text([False] * len(claims)),
         none,
-        *added,
     ]
-    await connection.fetchrow(sql_nodes.take_facts(len(added)), *map(rows.array_text, columns))
+    await connection.fetchrow(sql_nodes.take_facts(len(added)), *columns, *map(rows.array_text, added))
 
 
 async def _take(connection: Connection, facts: Sequence[NodeFact], ids: rows.ResourceIds) -> dict[int, int]:
     if not facts:
         return {}
     added = ids.columns([fact.delta for fact in facts])
-    columns: list[list[Any]] = [
-        [fact.id for fact in facts],
-        [fact.version_seen for fact in facts],
-        [fact.changes for fact in facts],
-        ["NULL" if fact.spec is None else f'"{ids.text(fact.spec.allocatable)}"' for fact in facts],
-        [fact.deleted for fact in facts],
-        [fact.spec_count for fact in facts],
-        *added,
+    asked = [fact.id for fact in facts]
+    offers = ["NULL" if fact.spec is None else f'"{ids.text(fact.spec.allocatable)}"' for fact in facts]
+    columns = [
+        rows.array_text(asked),
+        rows.array_text([fact.version_seen for fact in facts]),
+        rows.array_text([fact.changes for fact in facts]),
+        rows.texts_array(offers),
+        rows.array_text([fact.deleted for fact in facts]),
+        rows.array_text([fact.spec_count for fact in facts]),
     ]
-    row = await connection.fetchrow(sql_nodes.take_facts(len(added)), *map(rows.array_text, columns))
-    missing, moved = _judged(columns[0], *row)
+    row = await connection.fetchrow(sql_nodes.take_facts(len(added)), *columns, *map(rows.array_text, added))
+    missing, moved = _judged(asked, *row)
     if missing:
         raise LedgerMismatch(f"nodes to change are not there: {sorted(missing)}")
     return moved
@@ -85,7 +84,7 @@ async def _grant(
     if not claims:
         return set(), {}
     added = ids.columns([claim.delta for claim in claims])
-    columns: list[list[Any]] = [
+    columns: list[list[int]] = [
         [claim.id for claim in claims],
         [claim.version_seen for claim in claims],
         [claim.changes for claim in claims],

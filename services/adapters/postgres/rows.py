@@ -37,14 +37,31 @@ def labels_text(labels: Mapping[str, str]) -> str | None:
     return _encode(labels).decode() if labels else None
 
 
+def labels_texts(of: Iterable[Mapping[str, str]]) -> list[str | None]:
+    """Encode the labels of many pods; nearly all of them share one mapping."""
+    known: dict[int, str | None] = {}
+    texts = []
+    for labels in of:
+        text = known.get(id(labels), "")
+        if text == "":
+            text = known[id(labels)] = labels_text(labels)
+        texts.append(text)
+    return texts
+
+
 def life_text(life: PodLife | None) -> str | None:
     """Encode what is known of a pod's life; nothing becomes NULL."""
     return None if life is None else _encode(life).decode()
 
 
-def array_text(values: Iterable[object]) -> str:
+def array_text(values: list[int]) -> str:
     """Return numbers or truth values as the text of a Postgres array."""
-    return "{" + ",".join(map(str, values)) + "}"
+    return f"{{{str(values)[1:-1]}}}"  # a list's own text: to join those of its values takes twice as long
+
+
+def texts_array(values: Iterable[str]) -> str:
+    """Return the text of a Postgres array whose values are in its syntax already."""
+    return f"{{{','.join(values)}}}"
 
 
 class ResourceIds:
@@ -122,7 +139,7 @@ def node_spec_columns(fact: NodeFact, ahead: int, at_ms: int) -> tuple[Any, ...]
     return (fact.id, version, json_text(fact.spec), fact.deleted, at_ms, fact.sent_by)
 
 
-def placement_columns(p: PlacementOpened) -> tuple[Any, ...]:
+def placement_columns(p: PlacementOpened, labels: str | None) -> tuple[Any, ...]:
     """Return PLACEMENT_COLUMNS."""
     return (
         p.shard,
@@ -132,7 +149,7 @@ def placement_columns(p: PlacementOpened) -> tuple[Any, ...]:
         p.name,
         p.resource_version,
         p.signature,
-        labels_text(p.labels),
+        labels,
         p.node,
         p.adopted,
         p.at_ms,
