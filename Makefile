@@ -6,7 +6,7 @@ ARGS ?=
 
 REF ?= 85ee777
 
-.PHONY: help install dev demo test check bench bench-against wheel nightly simulate chaos upstream serve lock sbom advisories clean
+.PHONY: help install dev demo test check bench bench-against wheel nightly oracle simulate chaos upstream serve lock sbom advisories clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 15
@@ -32,8 +32,8 @@ demo: install  ## place a real cluster's trace, explain a decision, serve the AP
 test: $(VENV)/.installed-dev  ## everything that must hold, with real Kafka and Postgres (ARGS: for pytest)
 	$(VENV)/bin/python -m pytest -n auto --dist loadfile $(ARGS)
 
-check: $(VENV)/.installed-dev  ## only the fast part: style, types, dependency rule, tests without servers
-	$(VENV)/bin/python -m pytest -n auto --dist loadfile \
+check: $(VENV)/.installed-dev  ## before each push: style, types, and a tenth of the tests that need no server
+	TEST_DEPTH=check $(VENV)/bin/python -m pytest -n auto --dist loadfile -m "not wide" \
 		tests/test_tidy.py tests/unit tests/oracle tests/property tests/conformance tests/simulation $(ARGS)
 
 bench: $(VENV)/.installed-dev  ## measure the whole way of an event on real servers, then the engine (ARGS: for e2e)
@@ -50,7 +50,11 @@ wheel:  ## build the wheel, install it in an environment of its own, and run the
 	build/venv/bin/pip --disable-pip-version-check --quiet install --no-deps build/wheel/*.whl
 	state=$$(mktemp -d) && chmod 755 $$state && cd / && env -u PYTHONPATH BERTH_DIR=$$state $(CURDIR)/build/venv/bin/berth demo --exit && rm -rf $$state
 
-nightly: $(VENV)/.installed-dev  ## 10,000 seeded clusters against the oracle, on all cores (ARGS: number, first seed)
+nightly: $(VENV)/.installed-dev  ## all seeds, examples and days: hours
+	TEST_DEPTH=nightly $(MAKE) test
+	$(MAKE) oracle simulate
+
+oracle: $(VENV)/.installed-dev  ## 10,000 seeded clusters against the oracle, on all cores (ARGS: number, first seed)
 	$(VENV)/bin/python -m tests.oracle.nightly $(ARGS)
 
 simulate chaos upstream: SEEDS ?= $(or $(if $(filter simulate,$@),2000),$(if $(filter chaos,$@),20),0:10000)

@@ -31,6 +31,7 @@ from tests.conformance.tables import FIT_ONLY, STRUCTURES
 from tests.conformance.tables import structure_cases as cases
 from tests.contract.batches import advance
 from tests.contract.ledgers import ManualClock, loaded
+from tests.depth import DEPTH
 from tests.values import node, pod, template
 
 NOT_KEPT = {"nodes_with_affinity_pods"}
@@ -255,10 +256,14 @@ def test_the_best_node_is_chosen_and_the_seed_decides_between_equals(case: dict[
 
 @pytest.mark.parametrize("case", [each for each in cases("pick-host") if "draws" in each.values[0]])
 def test_equals_are_chosen_evenly(case: dict[str, Any]) -> None:
-    """A draw is a group: one group's pods stay with one choice while nothing changes."""
-    counts = Counter(choose(case["scores"], 1, case["draws"]))
+    """A draw is a group: one group's pods stay with one choice while nothing changes.
+
+    A tenth of the draws show as much: the tolerance is then more than twice their standard deviation.
+    """
+    draws = case["draws"] if DEPTH == "nightly" else case["draws"] // 10
+    counts = Counter(choose(case["scores"], 1, draws))
     assert set(counts) == set(case["scores"])
-    shares = np.array(list(counts.values())) / case["draws"]
+    shares = np.array(list(counts.values())) / draws
     assert np.abs(shares - case["expect"]["share_of_each"]).max() < case["expect"]["tolerance"]
 
 

@@ -229,6 +229,7 @@ class Doubting(Oracle):
         return found
 
 
+@pytest.mark.wide
 def test_every_wrong_reading_of_a_rule_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = {name: read_wrongly(*change, monkeypatch) for name, change in WRONG.items()}
     for seed in SEEDS:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from domain.model.events import (
     ConfigDeleted,
     ConfigUpserted,
@@ -101,6 +103,7 @@ class Both:
             self.seen["affinity score"] += len(set(scores_too.values())) > 1
 
 
+@pytest.mark.wide
 def test_rules_and_values_are_the_plugins() -> None:
     seen: Counter[str] = Counter()
     for seed in SEEDS:

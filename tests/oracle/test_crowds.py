@@ -18,6 +18,7 @@ from domain.plugins.weighers import Match, Weigher
 from domain.state.pod_classes import PodClass
 from domain.state.pod_index import PodIndex
 from domain.state.steps import Settle
+from tests.depth import some
 from tests.oracle.crowd_pair import CrowdPair, restart_at_random
 from tests.oracle.crowds import size_of
 from tests.oracle.placing import Look
@@ -26,16 +27,17 @@ WORK_MAX = 6_000
 SEEDS = range(60)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", some(SEEDS))
 def test_scheduler_equals_oracle(seed: int) -> None:
     CrowdPair(size_of(seed, work_max=WORK_MAX)).run()
 
 
-@pytest.mark.parametrize("seed", range(100, 120))
+@pytest.mark.parametrize("seed", some(range(100, 120)))
 def test_a_restart_changes_nothing(seed: int) -> None:
     CrowdPair(size_of(seed, work_max=WORK_MAX)).run(restart_at_random(seed))
 
 
+@pytest.mark.wide
 def test_the_crowds_are_of_all_sizes_and_most_pods_find_a_node() -> None:
     sizes = [size_of(seed, work_max=1_000_000) for seed in range(2_000)]
     assert (min(size.nodes for size in sizes), max(size.nodes for size in sizes)) == (1, 300)
@@ -53,7 +55,7 @@ def seen(look: Look) -> tuple[object, ...]:
     return infeasible, look.totals, look.parts
 
 
-@pytest.mark.parametrize("seed", range(300, 320))
+@pytest.mark.parametrize("seed", some(range(300, 320)))
 def test_two_pods_of_one_class_have_the_same_feasible_nodes_and_scores(seed: int) -> None:
     """The oracle, which knows no classes, looks for each pod that the scheduler has in one group."""
     pair = CrowdPair(size_of(seed, work_max=WORK_MAX))
@@ -119,6 +121,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
 def test_a_broken_scheduler_is_noticed(broken: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of these builds differs from the oracle on some crowd of those above."""

@@ -17,6 +17,7 @@ from domain.model.decisions import Attempt, Outcome
 from domain.plugins.registry import ProfilePlan
 from domain.state.cluster import ClusterState
 from domain.state.steps import Assumed
+from tests.depth import examples
 from tests.oracle.scenarios import Scenario, World, scenarios
 
 NEAR = 8 / TOTAL_ONE
@@ -86,7 +87,7 @@ def same_reasons(attempt: Attempt, counts: Counter[str], unresolvable_count: int
 
 @settings(
     deadline=None,
-    max_examples=60,
+    max_examples=examples(60),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )

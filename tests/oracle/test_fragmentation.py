@@ -24,9 +24,10 @@ from domain.search.fragmentation import (
     place_on_devices,
     typical,
 )
+from tests.depth import examples
 from tests.oracle import device_scores
 
-CASES = 12
+CASES = examples(12)
 ALONE = (LEAST_FRAGMENTATION, LEAST_STRANDING, BEST_FIT, DOT_PRODUCT, PACKING, CLUSTERING)
 PROFILES = [
     [],

@@ -6,22 +6,24 @@ from collections import Counter
 
 import pytest
 
+from tests.depth import some
 from tests.oracle.crowd_pair import restart_at_random
 from tests.oracle.gang_crowds import GangPair, size_of
 
 
-@pytest.mark.parametrize("seed", range(90))
+@pytest.mark.parametrize("seed", some(range(90)))
 def test_the_scheduler_and_the_oracle_place_the_same_gangs(seed: int) -> None:
     pair = GangPair(size_of(seed))
     pair.run()
 
 
-@pytest.mark.parametrize("seed", range(1000, 1060))
+@pytest.mark.parametrize("seed", some(range(1000, 1060)))
 def test_a_restart_changes_nothing(seed: int) -> None:
     pair = GangPair(size_of(seed))
     pair.run(restart_at_random(seed))
 
 
+@pytest.mark.wide
 def test_the_crowds_had_what_the_rules_are_about() -> None:
     seen: Counter[str] = Counter()
     for seed in range(40):

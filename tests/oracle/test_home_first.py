@@ -16,6 +16,7 @@ from domain.cycle.schedule import Scheduler
 from domain.cycle.slots import GroupSlots
 from domain.cycle.verdicts import CycleResult, Placement
 from domain.model.events import Event, NodeUpserted, PodUpserted
+from tests.depth import examples, some
 from tests.oracle.crowd_pair import CrowdPair
 from tests.oracle.crowds import size_of
 from tests.oracle.pair import Pair
@@ -25,7 +26,7 @@ from tests.values import node, pod, template
 
 NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # an example takes too long to shrink hundreds
 homes = settings(
-    deadline=None, max_examples=150, phases=NO_SHRINKING, suppress_health_check=list(HealthCheck)
+    deadline=None, max_examples=examples(150), phases=NO_SHRINKING, suppress_health_check=list(HealthCheck)
 )
 shards = st.integers(2, 4)
 owned = st.frozensets(st.integers(0, 3), min_size=1, max_size=3)
@@ -86,7 +87,7 @@ def test_home_first_is_two_plain_passes(scenario: Scenario, shards_count: int, o
     HomePair(World(scenario), own, shards_count).run()
 
 
-@settings(homes, max_examples=60)
+@settings(homes, max_examples=examples(60))
 @given(
     scenario=scenarios(nodes_min=9, pods_max=300, groups_max=300),
     shards_count=shards,
@@ -103,7 +104,7 @@ def test_bounds_hold_for_home_nodes_too(
         HomePair(World(scenario), own, shards_count).run()
 
 
-@settings(homes, max_examples=60)
+@settings(homes, max_examples=examples(60))
 @given(scenario=scenarios(nodes_min=2), owners=st.lists(owned, min_size=6, max_size=6))
 @pytest.mark.parametrize("slots_max", [2, 64])
 def test_shards_may_come_and_go(scenario: Scenario, owners: Sequence[frozenset[int]], slots_max: int) -> None:
@@ -118,7 +119,7 @@ def test_shards_may_come_and_go(scenario: Scenario, owners: Sequence[frozenset[i
         pair.run(lambda: pair.scheduler.own(next(again) | {pair.of_pods}, 4))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", some(range(60)))
 def test_rules_between_pods_count_on_all_nodes(seed: int) -> None:
     """One cycle, in which both passes try every pod: what a placement wakes is tried in the next one."""
     run_crowd(seed)
@@ -148,6 +149,7 @@ def run_crowd(seed: int) -> None:
     pair.cycle()
 
 
+@pytest.mark.wide
 def test_a_worker_that_takes_every_node_for_home_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Homes, "among", lambda self, rows: rows >= 0)
     with pytest.raises(AssertionError):
@@ -159,7 +161,7 @@ def run_crowds() -> None:
         run_crowd(seed)
 
 
-@settings(homes, max_examples=30)
+@settings(homes, max_examples=examples(30))
 @given(scenario=scenarios(), shards_count=shards)
 def test_one_owner_of_all_shards_looks_once(scenario: Scenario, shards_count: int) -> None:
     world, again = World(scenario), World(scenario)

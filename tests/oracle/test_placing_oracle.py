@@ -16,13 +16,18 @@ from domain.cycle.slots import GroupSlots
 from domain.cycle.verdicts import CycleResult, Placement
 from domain.model.events import Event, PodUpserted
 from domain.state import snapshot as snapshot_module
+from tests.depth import examples
 from tests.oracle.pair import Pair
 from tests.oracle.restarts import restarted
 from tests.oracle.scenarios import Scenario, World, scenarios
 
 NO_SHRINKING = (Phase.explicit, Phase.reuse, Phase.generate)  # an example takes too long to shrink hundreds
 settings.register_profile(
-    "oracle", deadline=None, max_examples=150, phases=NO_SHRINKING, suppress_health_check=list(HealthCheck)
+    "oracle",
+    deadline=None,
+    max_examples=examples(150),
+    phases=NO_SHRINKING,
+    suppress_health_check=list(HealthCheck),
 )
 oracle_settings = settings.get_profile("oracle")
 
@@ -33,14 +38,14 @@ def test_scheduler_equals_oracle(scenario: Scenario) -> None:
     Pair(World(scenario)).run()
 
 
-@settings(oracle_settings, max_examples=12)
+@settings(oracle_settings, max_examples=examples(12))
 @given(scenario=scenarios(nodes_min=500, nodes_max=1_200, pods_max=15))
 def test_scheduler_equals_oracle_over_many_nodes(scenario: Scenario) -> None:
     """More rows than a block of the kernel's scan has."""
     Pair(World(scenario)).run()
 
 
-@settings(oracle_settings, max_examples=100)
+@settings(oracle_settings, max_examples=examples(100))
 @given(
     scenario=scenarios(nodes_min=9, pods_max=300, groups_max=300),
     span=st.sampled_from((1, 2, 4)),
@@ -54,7 +59,7 @@ def test_bounds_over_small_blocks_change_nothing(scenario: Scenario, span: int, 
         Pair(World(scenario)).run()
 
 
-@settings(oracle_settings, max_examples=60)
+@settings(oracle_settings, max_examples=examples(60))
 @given(scenario=scenarios())
 @pytest.mark.parametrize(("slots", "cached"), [(2, 1), (3, 2), (64, 2)])
 def test_few_slots_change_nothing(scenario: Scenario, slots: int, cached: int) -> None:
@@ -68,7 +73,7 @@ def test_few_slots_change_nothing(scenario: Scenario, slots: int, cached: int) -
         pair.run()
 
 
-@settings(oracle_settings, max_examples=100)
+@settings(oracle_settings, max_examples=examples(100))
 @given(scenario=scenarios(groups_max=4))
 def test_a_short_change_log_changes_nothing(scenario: Scenario) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -76,7 +81,7 @@ def test_a_short_change_log_changes_nothing(scenario: Scenario) -> None:
         Pair(World(scenario)).run()
 
 
-@settings(oracle_settings, max_examples=60)
+@settings(oracle_settings, max_examples=examples(60))
 @given(scenario=scenarios(), restarts=st.lists(st.booleans(), min_size=6, max_size=6))
 def test_a_restart_changes_nothing(scenario: Scenario, restarts: list[bool]) -> None:
     pair = Pair(World(scenario))
@@ -89,7 +94,7 @@ def test_a_restart_changes_nothing(scenario: Scenario, restarts: list[bool]) -> 
     pair.run(between)
 
 
-@settings(oracle_settings, max_examples=60)
+@settings(oracle_settings, max_examples=examples(60))
 @given(
     scenario=scenarios(),
     cuts=st.lists(st.integers(1, 40), min_size=1, max_size=12),

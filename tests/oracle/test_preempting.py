@@ -19,6 +19,7 @@ from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.budgets import Budgets
 from domain.state.steps import Settle
+from tests.depth import some
 from tests.oracle.devices import GPU, wants
 from tests.oracle.preempting import Budget, Preemption
 from tests.oracle.preempting_clusters import (
@@ -90,12 +91,17 @@ def found_by_kernel(
         return found, preemptor.plan(alone.program, count, given).planned
 
 
+def with_devices(asks_devices: float, seeds: range) -> list[tuple[int, float]]:
+    return [(seed, asks_devices) for seed in some(seeds)]
+
+
 def told(planned: Planned) -> tuple[str, list[str], int]:
     return planned.node, list(planned.victims), planned.weight.violations
 
 
 @pytest.mark.parametrize(
-    ("seed", "asks_devices"), [(seed, 0.0) for seed in range(150)] + [(seed, 0.6) for seed in range(400, 600)]
+    ("seed", "asks_devices"),
+    [*with_devices(0.0, range(150)), *with_devices(0.6, range(400, 600))],
 )
 def test_same_victims_and_same_nodes(seed: int, asks_devices: float) -> None:
     cluster = random_cluster(seed, asks_devices=asks_devices)
@@ -113,7 +119,8 @@ def test_same_victims_and_same_nodes(seed: int, asks_devices: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "asks_devices"), [(seed, 0.0) for seed in range(150, 250)] + [(s, 0.6) for s in range(600, 800)]
+    ("seed", "asks_devices"),
+    [*with_devices(0.0, range(150, 250)), *with_devices(0.6, range(600, 800))],
 )
 def test_what_is_decided_already_counts(seed: int, asks_devices: float) -> None:
     """Pods that were evicted are gone and are never offered again; nominated ones are there."""
@@ -142,7 +149,7 @@ def test_what_is_decided_already_counts(seed: int, asks_devices: float) -> None:
 
 
 @pytest.mark.parametrize("asks_devices", [0.0, 0.6])
-@pytest.mark.parametrize("seed", range(250, 256))
+@pytest.mark.parametrize("seed", some(range(250, 256)))
 def test_fifty_nodes_and_five_hundred_pods(seed: int, asks_devices: float) -> None:
     """The same on clusters of a size; and by itself: no victim is one too many, none is as important."""
     cluster = random_cluster(seed, nodes=50, per_node=18, asks_devices=asks_devices)
@@ -168,7 +175,7 @@ def test_fifty_nodes_and_five_hundred_pods(seed: int, asks_devices: float) -> No
 
 
 @pytest.mark.parametrize("asks_devices", [0.0, 0.6])
-@pytest.mark.parametrize("seed", range(300, 340))
+@pytest.mark.parametrize("seed", some(range(300, 340)))
 def test_the_pods_by_row_follow_the_state(seed: int, asks_devices: float) -> None:
     """A planner that lived through many changes plans as one that sees the cluster for the first time."""
     cluster, rng = random_cluster(seed, asks_devices=asks_devices), random.Random(seed)
@@ -199,6 +206,7 @@ def test_the_pods_by_row_follow_the_state(seed: int, asks_devices: float) -> Non
             assert (old.candidates(program, now), old.plan(program, 3, now)) == expected
 
 
+@pytest.mark.wide
 def test_devices_decide_who_goes() -> None:
     """What the comparisons above rest on: pods go for a share, and for whole devices that others share."""
     shares = wholes = 0

@@ -17,6 +17,7 @@ from domain.model.profiles import Profile
 from domain.plugins.registry import ProfilePlan
 from domain.state.cluster import ClusterState
 from domain.state.steps import Cleared, Nominated, Settle
+from tests.depth import some
 from tests.oracle.placing import Oracle
 from tests.oracle.preempting_clusters import (
     APPS,
@@ -116,7 +117,7 @@ class Promising:
                 self.take(NodeUpserted(self.node(f"n{self.rng.randint(0, 9)}")))
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", some(range(120)))
 def test_a_node_is_refused_for_the_first_filter_that_refuses_it_either_way(seed: int) -> None:
     rng = random.Random(seed)
     cluster = Promising(rng.choice((DEFAULT, STRICT)), rng)
@@ -133,7 +134,7 @@ def test_a_node_is_refused_for_the_first_filter_that_refuses_it_either_way(seed:
         assert found.infeasible == {name: refusal.code for name, refusal in look.infeasible.items()}
 
 
-@pytest.mark.parametrize("seed", range(120, 240))
+@pytest.mark.parametrize("seed", some(range(120, 240)))
 def test_pods_are_placed_beside_what_is_promised_cycle_after_cycle(seed: int) -> None:
     """Each on the node that the seed prefers of those that pass; promises come and go, nodes change."""
     rng = random.Random(seed)

@@ -14,6 +14,7 @@ from domain.state.budgets import Budgets
 from domain.state.cluster import ClusterState
 from domain.state.pods import PodEntry
 from domain.state.steps import Assumed, Settle
+from tests.depth import examples
 from tests.property.class_audit import audit_classes
 from tests.property.drawn import NAMESPACES, Draw, next_event
 
@@ -93,7 +94,7 @@ def place_some(state: ClusterState, random: Draw) -> None:
     state.apply(Assumed(keys, np.array(rows, dtype=np.int64)))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 1 << 32), st.integers(1, 150))
 def test_budgets_follow_whatever_happens(seed: int, steps: int) -> None:
     random, state, evicted = Draw(seed), ClusterState(seed=1), set[str]()

@@ -12,9 +12,10 @@ from domain.model.signature import signature, template_to_json
 from services.codec.decode import Decoded, Decoder
 from services.ports.log import CONFIG_TOPIC, DECISIONS_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
 from tests.builders import Json, event, node_manifest, pod_manifest, record
+from tests.depth import examples
 
 PATIENT = settings(
-    max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(500), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )  # a busy machine is no finding
 
 topics = st.sampled_from([PODS_TOPIC, NODES_TOPIC, CONFIG_TOPIC, USAGE_TOPIC, DECISIONS_TOPIC])

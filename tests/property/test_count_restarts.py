@@ -15,9 +15,10 @@ from domain.plugins.filters.inter_pod_affinity import InterPodAffinity
 from domain.plugins.filters.pod_topology_spread import PodTopologySpread
 from domain.plugins.scores.inter_pod_affinity import InterPodAffinity as InterPodAffinityScore
 from domain.plugins.scores.pod_topology_spread import PodTopologySpread as PodTopologySpreadScore
+from tests.depth import some
 from tests.property.drawn import NAMESPACES, Draw, next_event
 
-SEEDS = range(25)
+SEEDS = some(range(25))
 FILTERS_ASKED = ("NodeResourcesFit", "NodePorts", "PodTopologySpread", "InterPodAffinity")
 SCORES_ASKED = ("PodTopologySpread", "InterPodAffinity", "NodeResourcesFit")
 
@@ -129,6 +130,7 @@ def test_no_pod_waits_that_would_fit(seed: int, profiles: dict[str, Profile]) ->
         assert {key for key in waited if again.state.pods[key].node} == set()
 
 
+@pytest.mark.wide
 def test_the_stories_place_refuse_and_wake(profiles: dict[str, Profile]) -> None:
     """Else the test above would say little."""
     placed = refused = by_rules = woken = 0

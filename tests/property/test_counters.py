@@ -24,6 +24,7 @@ from domain.state.pod_classes import PodClass
 from domain.state.snapshot import Snapshot
 from domain.state.steps import Assumed, Settle
 from tests import values
+from tests.depth import examples
 from tests.property.class_audit import audit_classes
 from tests.property.drawn import NAMESPACES, Draw, next_event
 
@@ -137,7 +138,7 @@ def audit_counters(state: ClusterState, counters: CounterTable, taken: Mapping[C
         assert counted(state, counters, spec, number) == recount(state, spec)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.integers(0, 1 << 32), st.integers(1, 150))
 def test_counters_follow_whatever_happens(seed: int, steps: int) -> None:
     random, state = Draw(seed), ClusterState(seed=1)
@@ -174,7 +175,7 @@ def test_counters_follow_whatever_happens(seed: int, steps: int) -> None:
         audit_counters(state, counters, taken)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.integers(0, 1 << 32), st.integers(1, 80))
 def test_versions_do_not_depend_on_the_rows_that_nodes_have(seed: int, steps: int) -> None:
     """Who waits for a counter would wake otherwise, where the nodes were read anew."""
@@ -220,7 +221,7 @@ def _mention(state: ClusterState, spec: CounterSpec) -> set[tuple[str, LabelSele
     return found
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(st.integers(0, 1 << 32))
 def test_terms_that_mean_a_pod_are_found(seed: int) -> None:
     random, state = Draw(seed), ClusterState(seed=1)

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from tests.builders import Json
+from tests.depth import some
 from tests.property.device_team import asking, check, devices_of, gpu_node, gpu_pod
 from tests.property.replays import mark, replay
 from tests.property.team import Team, node_of
@@ -54,7 +55,7 @@ def live(seed: int) -> Team:
     return team
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", some(range(6)))
 def test_a_day_of_devices_is_planned_again_with_the_same_bytes(seed: int) -> None:
     team = live(seed)
     known = devices_of(team)
@@ -65,6 +66,7 @@ def test_a_day_of_devices_is_planned_again_with_the_same_bytes(seed: int) -> Non
     assert outcome.progress.batches_count == len(team.database.journal)
 
 
+@pytest.mark.wide
 def test_days_have_promises_of_devices() -> None:
     """What the test above rests on."""
     told = [row for seed in range(6) for row in live(seed).decided()]

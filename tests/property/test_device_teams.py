@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from tests.depth import some
 from tests.property.device_team import asking, check, devices_of, gpu_node, gpu_pod
 from tests.property.team import Team, keys_of, node_of
 
@@ -78,7 +79,7 @@ def test_who_does_not_fit_is_said_to_overcommit() -> None:
     check(team, is_full=True)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", some(range(12)))
 def test_days_of_devices_with_crashes(seed: int) -> None:
     random, team = Random(seed), Team([0], [1])
     nodes = [node_of(team, shard, f"n{number}-") for number in range(2) for shard in (0, 1)]

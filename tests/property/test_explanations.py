@@ -27,9 +27,10 @@ from domain.plugins.scores.global_variance import GlobalVariance
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
 from services.adapters.postgres.rows import json_text
+from tests.depth import some
 from tests.oracle.scenarios import Scenario, World
 
-SEEDS = range(100)
+SEEDS = some(range(100))
 _ROW = np.zeros(1, dtype=np.int64)
 BY_SPEC = ("FirstFit", "TaintToleration", "NodeAffinity", "ImageLocality")
 """Scores by what else the node's spec says: the row names the spec's version, not its content.
@@ -170,6 +171,7 @@ def test_candidates_pass_the_filters_by_what_was_measured(seed: int) -> None:
                 assert refused is None or not refused.any(), plugin.name
 
 
+@pytest.mark.wide
 def test_the_worlds_of_these_tests_hold_what_matters() -> None:
     """Or the tests above would show little."""
     seen: Counter[str] = Counter()

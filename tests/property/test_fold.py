@@ -28,11 +28,12 @@ from domain.state.resources import ResourceIndex
 from domain.state.snapshot import Snapshot
 from domain.state.steps import Assumed
 from domain.state.table import NodeTable
+from tests.depth import examples
 from tests.oracle.devices import GPU
 from tests.oracle.scenarios import RESOURCES, Scenario, World
 from tests.property.fold_audit import audit
 
-fold_settings = settings(deadline=None, max_examples=60)
+fold_settings = settings(deadline=None, max_examples=examples(60))
 
 
 def make_scenario(seed: int, nodes: int, pods: int) -> Scenario:

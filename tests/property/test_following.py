@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from domain.model.events import Event, NodeUpserted
 from domain.state.cluster import ClusterState
 from domain.state.pods import PodEntry
+from tests.depth import examples
 from tests.oracle.scenarios import Scenario, World
 from tests.property.fold_audit import audit
 from tests.property.followers import SHARDS, Ledger, Worker, shard_of
@@ -107,7 +108,7 @@ def check(ledger: Ledger, workers: list[Worker]) -> None:
     assert ledger.orphaned == {key for name in gone for key in one.nodes[name].pods}
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.integers(0, 1 << 32), st.booleans())
 def test_those_who_follow_each_other_know_what_one_knows(seed: int, moves: bool) -> None:
     check(*run(seed, moves=moves))

@@ -9,6 +9,7 @@ import pytest
 
 from services.ports.log import Record
 from tests.builders import Json, node_manifest, pod_group_manifest, pod_manifest
+from tests.depth import some
 from tests.property.team import AT_MS, Team, audit, budget_manifest, keys_of, node_of, running
 
 LABEL = "scheduling.x-k8s.io/pod-group"
@@ -114,11 +115,12 @@ class Day:
         return Counter(row["outcome"] for row in self.team.decided() if gang_of.get(row["pod"]["name"]))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", some(range(20)))
 def test_a_gang_is_promised_nodes_whole_or_not_at_all(seed: int) -> None:
     Day(seed).live()
 
 
+@pytest.mark.wide
 def test_promises_of_gangs_are_kept_cleared_and_lost() -> None:
     seen = Counter[str]()
     for seed in range(20):

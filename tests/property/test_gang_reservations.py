@@ -15,8 +15,10 @@ from domain.model.config import POD_GROUP, PodGroup
 from domain.model.events import ConfigUpserted, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.state.changes import NominationEnded
+from tests.depth import some
 from tests.values import node, pod, template
 
+SEEDS = some(range(60))
 WAIT_SECONDS, RUN_SECONDS = 10, 8
 PER_CLAIM_SECONDS = WAIT_SECONDS + RUN_SECONDS + 20
 """A wait, until those have left who run, the longest backoff, and some looks."""
@@ -119,11 +121,12 @@ def live(seed: int) -> Counter[str]:
     return stream.seen
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_everybody_starts_and_one_at_a_time_has_nodes_kept_free(seed: int) -> None:
     live(seed)
 
 
+@pytest.mark.wide
 def test_pods_and_gangs_have_had_nodes_kept_free_and_some_could_not() -> None:
-    seen = sum((live(seed) for seed in range(60)), Counter())
+    seen = sum((live(seed) for seed in SEEDS), Counter())
     assert min(seen[each] for each in ("pod", "gang", "bound", "hopeless")) > 5, seen

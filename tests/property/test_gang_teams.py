@@ -11,6 +11,7 @@ from services.codec.settling import doubt, lost_together
 from services.ports.ledger import CommitBatch, GangPlaced
 from tests.builders import Json, node_manifest, pod_group_manifest, pod_manifest
 from tests.contract.batches import load_node
+from tests.depth import some
 from tests.property.team import Team, audit, keys_of, node_of, running
 
 LABEL = "scheduling.x-k8s.io/pod-group"
@@ -48,11 +49,12 @@ def check(team: Team, least: dict[str, int]) -> None:
         assert count >= least[name], f"{name}: {count} of {least[name]}"
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", some(range(20)))
 def test_a_gang_is_in_the_ledger_whole_or_not_at_all(seed: int) -> None:
     live(seed)
 
 
+@pytest.mark.wide
 def test_some_of_them_lose_their_nodes_and_some_wait() -> None:
     seen = Counter[str]()
     for seed in range(20):

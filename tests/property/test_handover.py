@@ -20,6 +20,7 @@ from services.worker import planner as planner_module
 from services.worker.forwarding import WAIT, Forwarding, gang_home
 from services.worker.planner import Planner
 from tests.builders import Json, node_manifest, pod_manifest
+from tests.depth import some
 from tests.property.replays import mark, replay
 from tests.property.team import AT_MS, Team, audit
 
@@ -157,7 +158,7 @@ def check(life: Day) -> None:
     audit(life.team)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", some(range(30)))
 def test_no_pod_is_lost_or_decided_for_twice_whoever_dies_or_takes_over(seed: int) -> None:
     check(day(seed))
 
@@ -167,7 +168,7 @@ def _many_digests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner_module, "DIGEST_EVERY", 3)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", some(range(12)))
 def test_a_day_with_gangs_is_planned_again_with_the_same_bytes(seed: int) -> None:
     life = day(seed)
     outcome = replay(life.team)
@@ -175,6 +176,7 @@ def test_a_day_with_gangs_is_planned_again_with_the_same_bytes(seed: int) -> Non
     assert outcome.progress.batches_count == outcome.progress.total > 20
 
 
+@pytest.mark.wide
 def test_days_hand_over_much_and_some_records_wait() -> None:
     """What the tests above rest on."""
     lives = [day(seed) for seed in range(8)]
@@ -200,6 +202,7 @@ def _all_but_deletions(forwarding: Forwarding, event: PodUpserted | PodDeleted, 
 _TAKE, _HOME = Forwarding.take, Forwarding._home
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("method", "broken"),
     [

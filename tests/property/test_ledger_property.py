@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import msgspec
+import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
@@ -40,6 +41,7 @@ from tests.contract.batches import (
     waiting,
 )
 from tests.contract.ledgers import ManualClock, loaded, start
+from tests.depth import examples
 from tests.servers import MakeDatabase
 
 SHARDS = 2
@@ -174,8 +176,9 @@ async def _commit(ledger: Ledger, batch: CommitBatch) -> str:
     return f"{outcome} {await ledger.resolve(batch)}"
 
 
+@pytest.mark.wide
 @settings(
-    max_examples=25,
+    max_examples=examples(25),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

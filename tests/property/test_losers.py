@@ -100,6 +100,7 @@ def worlds() -> list[Contested]:
     return found
 
 
+@pytest.mark.wide
 def test_state_and_ledger_end_alike_and_every_decision_is_told(worlds: list[Contested]) -> None:
     counts: Counter[str] = Counter()
     for world in worlds:
@@ -122,6 +123,7 @@ def test_state_and_ledger_end_alike_and_every_decision_is_told(worlds: list[Cont
     assert counts["loser-touched"] > 3
 
 
+@pytest.mark.wide
 def test_what_was_lost_is_planned_again_alike(worlds: list[Contested]) -> None:
     """A batch follows from its records, the pods taken back before, and what its row says was lost."""
     lost_count = 0

@@ -9,10 +9,11 @@ import pytest
 
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, Record
 from tests.builders import event, node_manifest, pod_manifest, profile_manifest
+from tests.depth import some
 from tests.property.profile_log import Producer, written
 from tests.property.site import Site, audit, batches
 
-SEEDS = range(30)
+SEEDS = some(range(30))
 NODES_COUNT, PODS_COUNT = 3, 60
 
 
@@ -65,6 +66,7 @@ def said(site: Site) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.wide
 def test_the_logs_let_masters_wait_and_wake() -> None:
     """Else the test above would say little."""
     refused = woken = 0

@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from domain.model.limits import preemption_seconds
+from tests.depth import some
 from tests.property.site import Producer, Site, audit, batches, kept
 
 ENDS = {"bound", "cleared", "conflict"}
@@ -66,11 +67,12 @@ def told(site: Site) -> list[dict[str, Any]]:
     return [row[-1] for row in sorted(rows, key=lambda each: each[:4])]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", some(range(12)))
 def test_promises_hold_on_a_random_day(seed: int) -> None:
     live(seed)
 
 
+@pytest.mark.wide
 def test_the_days_have_promises_that_are_kept_and_some_that_are_not() -> None:
     outcomes = {row["outcome"] for seed in range(12) for row in told(live(seed))}
     assert outcomes >= {"nominated", "evicted", "cleared", "spared"}

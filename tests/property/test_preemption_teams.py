@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.builders import Json, node_manifest, pod_manifest
+from tests.depth import some
 from tests.property.site import Producer
 from tests.property.team import Team, audit, budget_manifest, keys_of, node_of
 
@@ -43,11 +44,12 @@ def check(team: Team) -> None:
         assert evicted == {uid for uid, _ in tables.evictions}
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", some(range(10)))
 def test_two_workers_know_the_same_promises_as_the_ledger(seed: int) -> None:
     live(seed)
 
 
+@pytest.mark.wide
 def test_some_of_them_lose_and_their_victims_are_spared() -> None:
     outcomes = {row["outcome"] for seed in range(10) for row in live(seed).decided()}
     assert outcomes >= {"nominated", "evicted", "spared", "conflict"}

@@ -16,9 +16,10 @@ from services.codec.decode import Decoder
 from services.ports.log import CONFIG_TOPIC
 from services.worker.ledger_rows import profile_row as row_of
 from tests.builders import Json, event_bytes, profile_manifest, record
+from tests.depth import examples
 from tests.values import node, pod, template
 
-PATIENT = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+PATIENT = settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 names = st.sampled_from(["cpu", "memory", "nvidia.com/gpu", "pods", "x.io/a", "", "\0"])
 numbers = st.sampled_from([0, 1, 2, 50, 100, 101, -1, 2**63, 1.5, 1e300, True, None, "1"])

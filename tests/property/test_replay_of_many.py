@@ -11,6 +11,7 @@ from services.codec.feed import unpack_feed
 from services.replay.replay import CannotReplay
 from services.worker import planner as planner_module
 from tests.builders import node_manifest, pod_manifest
+from tests.depth import some
 from tests.property.replays import keep, mark, mark_many, replay
 from tests.property.site import Producer
 from tests.property.team import Team, audit
@@ -61,7 +62,7 @@ def _many_digests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner_module, "DIGEST_EVERY", 3)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", some(range(10)))
 def test_a_day_of_several_workers_is_planned_again_with_the_same_bytes(seed: int) -> None:
     team = live(seed)
     outcome = replay(team)
@@ -76,6 +77,7 @@ def test_a_day_of_several_workers_is_planned_again_with_the_same_bytes(seed: int
     assert len(counts) > 4
 
 
+@pytest.mark.wide
 def test_days_have_several_workers_that_follow_lose_and_take_over() -> None:
     """What the test above rests on."""
     rows = [row for seed in range(6) for row in live(seed).database.journal.values()]

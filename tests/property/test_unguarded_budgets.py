@@ -6,6 +6,7 @@ from random import Random
 
 import msgspec
 import orjson
+import pytest
 
 from domain.model.config import DISRUPTION_BUDGET, DisruptionBudget
 from services.adapters.memory.database import MemoryDatabase
@@ -97,9 +98,11 @@ def day(seed: int, database: type[Watched]) -> list[str]:
     return team.database.overdrawn
 
 
+@pytest.mark.wide
 def test_no_budget_is_overdrawn_by_workers_that_see_little_of_each_other() -> None:
     assert [found for seed in SEEDS for found in day(seed, Watched)] == []
 
 
+@pytest.mark.wide
 def test_a_build_that_guards_no_budget_is_named() -> None:
     assert any("BUDGET_OVERDRAWN" in found for seed in SEEDS for found in day(seed, Unguarded))

@@ -16,9 +16,10 @@ from services.codec.partition import partition_for
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record, TopicPartition
 from services.worker.planner import Planner
 from tests.builders import Json, event, node_manifest, pod_manifest, profile_manifest, usage_manifest
+from tests.depth import some
 from tests.property.site import SHARDS, Site, audit, batches, kept, payloads
 
-SEEDS = range(30)
+SEEDS = some(range(30))
 RECORDS_COUNT = 100
 PROFILE = profile_manifest(
     "measured",
@@ -138,6 +139,7 @@ def explained(site: Site) -> dict[tuple[int, int], list[Any]]:
     return {key: [getattr(cycle, f) for f in fields] for key, cycle in site.database.attempts.items()}
 
 
+@pytest.mark.wide
 def test_the_producer_of_these_tests_brings_about_what_matters() -> None:
     """Or the test above would show little."""
     reasons: Counter[str] = Counter()

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from domain.model.limits import usage_samples_max
 from domain.model.usage import Measured, NodeUsage, UsageRecord
 from domain.state.usage import UsageWindows
+from tests.depth import examples
 
-usage_settings = settings(deadline=None, max_examples=100)
+usage_settings = settings(deadline=None, max_examples=examples(100))
 DAY_MS = 86_400_000
 RESOURCES = ("cpu", "memory", "network")
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from domain.cycle.schedule import Scheduler
 from domain.model.events import PodUpserted
 from domain.model.pods import PodSpec
+from tests.depth import examples
 from tests.oracle.scenarios import Scenario, World, scenarios
 
 CYCLES_MAX = 20
@@ -37,7 +38,7 @@ def fits_somewhere(world: World, state_of: Scheduler, waiting: PodSpec) -> bool:
     )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(scenarios(nodes_max=12, pods_max=30, groups_max=8), st.booleans())
 def test_no_pod_waits_that_would_fit(scenario: Scenario, any_profiles: bool) -> None:
     world = World(replace(scenario, any_profiles=any_profiles))

@@ -11,6 +11,7 @@ from services.codec.feed import unpack_feed
 from services.ports.journal import BATCHES
 from services.replay.replay import CannotReplay, Outcome, Progress, Replay
 from services.worker import planner as planner_module
+from tests.depth import some
 from tests.simulation.faults import Fault
 from tests.simulation.world import World
 
@@ -50,17 +51,17 @@ def _many_digests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner_module, "DIGEST_EVERY", 3)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", some(range(30)))
 def test_a_day_of_crashes_is_planned_again_with_the_same_bytes(seed: int) -> None:
     compare(lived(seed))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", some(range(10)))
 def test_so_is_a_day_with_preemption(seed: int) -> None:
     compare(lived(seed, preempts=True))
 
 
-@pytest.mark.parametrize("seed", [5, 9, 11])
+@pytest.mark.parametrize("seed", some([5, 9, 11]))
 def test_checkpoints_are_taken_while_several_workers_share_the_shards(seed: int) -> None:
     """Without one, the journal could not be pruned, and a replay would begin ever further back."""
     world = World(seed, calm=True, checkpoint_batches=7)
@@ -97,6 +98,7 @@ def compare(world: World) -> None:
             assert (again.difference, again.progress.checkpoint) == (None, checkpoint.batch)
 
 
+@pytest.mark.wide
 def test_days_have_crashes_and_checkpoints() -> None:
     """What the test above rests on."""
     worlds = [lived(seed) for seed in range(20)]
