@@ -94,7 +94,7 @@ def test_a_first_start_says_what_it_does(
     monkeypatch.setattr(compiling, "_compile_apart", kernels.apart)
     asyncio.run(compiling.compile_kernels([kernels]))  # type: ignore[list-item]
     first, last = capsys.readouterr().err.splitlines()
-    assert re.match(r"compiling the placing kernels for this processor .1 to go., once per installation", first)
+    assert re.match(r"compiling the placing kernels for this processor .1 to go., once per", first)
     assert (f"kept in {folder}" in last) == is_kept
     assert ("every start compiles: set NUMBA_CACHE_DIR" in last) != is_kept
 
