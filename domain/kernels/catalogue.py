@@ -39,9 +39,11 @@ FIRST: tuple[Unit, ...] = (
 )
 """What plain pods and their plans need under the default profile, the longest first."""
 
+COUNTING: tuple[Unit, ...] = (counted_bounds.add_counts, counting.set_counted)
+"""What pods need that ask where other pods are."""
+
 LATER: tuple[Unit, ...] = (
-    counted_bounds.add_counts,
-    counting.set_counted,
+    *COUNTING,
     preempting.nominate,
     preempting.plan_victims,
     preempting.rule_out,
@@ -54,7 +56,7 @@ LATER: tuple[Unit, ...] = (
     terms.rate_other_term,
     rating.rate_rows,
 )
-"""What other pods and profiles need: rules over pods, preemption, plans, then scores in real numbers."""
+"""What other pods and profiles need: rules over pods, preemption, then scores in real numbers."""
 
 UNITS = FIRST + LATER
 
