@@ -17,8 +17,11 @@ import contextlib
 import ctypes
 import functools
 import hashlib
+import sys
+import warnings
 from collections.abc import Callable
-from types import CodeType, FunctionType, TracebackType
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType, TracebackType
 from typing import Any, ClassVar, get_args, get_type_hints
 
 import llvmlite.binding as llvm
@@ -28,10 +31,12 @@ from llvmlite import ir
 from numba import types
 from numba.core import event
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.typing.templates import AbstractTemplate, infer_global
 from numba.extending import lower_builtin
 
+from domain.kernels import tables
 from domain.kernels.tables import Field, Table, array_type
 
 # No kernel allocates an array, so none counts references: for dozens of arrays that is most of the work.
@@ -112,12 +117,15 @@ class Unit:
         """Compile the unit, or read it from disk, so that calls find it."""
         if self._cell.value:
             return
-        signature = self.signature
-        self.dispatcher.compile(signature)
-        self.dispatcher.disable_compile()  # whoever hands over other types is told so
-        compiled = self.dispatcher.overloads[signature.args]
-        name = compiled.fndesc.llvm_func_name
-        self._cell.value = compiled.library.get_pointer_to_function(name)
+        with global_compiler_lock:
+            if self._cell.value:  # by another thread, meanwhile
+                return
+            signature = self.signature
+            self.dispatcher.compile(signature)
+            self.dispatcher.disable_compile()  # whoever hands over other types is told so
+            compiled = self.dispatcher.overloads[signature.args]
+            name = compiled.fndesc.llvm_func_name
+            self._cell.value = compiled.library.get_pointer_to_function(name)
 
     def __call__(self, *args: Any) -> Any:
         self.prepare()
@@ -177,10 +185,16 @@ def _register(called: Unit) -> None:
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def _prepare(cell: int) -> None:
     """Compile the unit that a kernel is about to call: there is no way back into the kernel without it."""
-    try:
-        Unit.by_cell[cell].prepare()
-    except BaseException as error:
-        ctypes.pythonapi.Py_FatalError(f"{Unit.by_cell[cell].name} does not compile: {error}".encode())
+    called, interrupted = Unit.by_cell[cell], False
+    while not called._cell.value:
+        try:
+            called.prepare()
+        except KeyboardInterrupt:
+            interrupted = True
+        except BaseException as error:
+            ctypes.pythonapi.Py_FatalError(f"{called.name} does not compile: {error}".encode())
+    if interrupted:  # told again, once the kernel has come back
+        ctypes.pythonapi.PyErr_SetInterrupt()
 
 
 _PREPARE = "berth.prepare"
@@ -191,37 +205,51 @@ llvm.add_symbol(_PREPARE, ctypes.cast(_prepare, ctypes.c_void_p).value)
 
 
 class _Cache(FunctionCache):
-    """What is kept of a function, found by what is compiled into it, and not by the file that it is in."""
+    """What is kept of a function, in files whose name tells all that was compiled, for what and by what.
+
+    So no build, no processor and no process that ends early leaves under a name what another one compiled.
+    """
 
     def __init__(self, written: Callable[..., Any]) -> None:
         super().__init__(written)
         self._written = written
-        self._cache_file: Any = None
-
-    def _load_overload(self, sig: Any, target_context: Any) -> Any:
-        self._find()
-        return super()._load_overload(sig, target_context)
-
-    def _save_overload(self, sig: Any, data: Any) -> None:
-        self._find()
-        super()._save_overload(sig, data)
 
     def holds(self, signature: Any, target_context: Any) -> bool:
-        """Return whether a file holds what was compiled for a signature."""
+        """Return whether files hold what was compiled for a signature."""
         target_context.refresh()
-        self._find()
-        return self._index_key(signature, target_context.codegen()) in self._cache_file._load_index()
+        files = self._files(signature, target_context.codegen())
+        try:
+            name = files._load_index().get(self._index_key(signature, target_context.codegen()))
+        except Exception:  # it was cut off, as by a loss of power
+            return False
+        return name is not None and Path(self._cache_path, name).exists()
 
-    def _find(self) -> None:
-        """Name the files, once all modules are there."""
-        if self._cache_file is None:
-            name = f"{self._written.__module__}.{self._written.__qualname__}"
-            self._cache_file = IndexDataCacheFile(self._cache_path, name, digest_of(self._written))
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        self._cache_file = self._files(sig, target_context.codegen())
+        try:
+            return super()._load_overload(sig, target_context)
+        except Exception:  # it was cut off: compiled again, it is whole
+            with contextlib.suppress(OSError):
+                self._cache_file.flush()
+            return None
+
+    def _save_overload(self, sig: Any, data: Any) -> None:
+        self._cache_file = self._files(sig, data.codegen)
+        try:
+            super()._save_overload(sig, data)
+        except OSError as error:
+            warnings.warn(f"a compiled kernel cannot be kept in {self._cache_path}: {error}", stacklevel=2)
+
+    def _files(self, signature: Any, codegen: Any) -> IndexDataCacheFile:
+        what = repr((digest_of(self._written), str(signature), codegen.magic_tuple(), numba.__version__))
+        stamp = hashlib.blake2b(what.encode(), digest_size=8).hexdigest()
+        name = f"{self._written.__module__}.{self._written.__qualname__}-{stamp}"
+        return IndexDataCacheFile(self._cache_path, name, stamp)
 
 
 def digest_of(written: Callable[..., Any]) -> str:
     """Return a hash of what is compiled into a function: bytecode, constants, and calls of other units."""
-    found: list[object] = [repr(_OPTIONS)]
+    found: list[object] = [_options(_OPTIONS), _HOW]
     seen: set[object] = set()
     todo: list[Any] = [written]
     while todo:
@@ -229,19 +257,27 @@ def digest_of(written: Callable[..., Any]) -> str:
         if each in seen:
             continue
         seen.add(each)
-        found.append((each.__module__, each.__qualname__, *_parts(each.__code__)))
+        found.append((each.__module__, each.__qualname__, each.__defaults__, *_parts(each.__code__)))
         for name in sorted(_names(each.__code__)):
             value = each.__globals__.get(name)
             if isinstance(value, Unit):
                 found.append((value.name, str(value.signature)))
             elif isinstance(value, Dispatcher):
-                found.append((name, repr(value.targetoptions)))
+                found.append((name, _options(value.targetoptions)))
                 todo.append(value.py_func)
             elif isinstance(value, FunctionType):
                 todo.append(value)
             elif isinstance(value, int | float | str | tuple | np.generic):
                 found.append((name, repr(value)))
+            elif isinstance(value, type):
+                found.append((name, getattr(value, "_fields", None)))
+            elif value is not None and not isinstance(value, ModuleType):
+                raise TypeError(f"{each.__qualname__} reads {name}: kernels read numbers, not {type(value)}")
     return hashlib.blake2b(repr(found).encode(), digest_size=16).hexdigest()
+
+
+def _options(options: dict[str, Any]) -> str:
+    return repr(sorted((name, sorted(v) if isinstance(v, set) else v) for name, v in options.items()))
 
 
 def _names(code: CodeType) -> set[str]:
@@ -255,6 +291,20 @@ def _parts(code: CodeType) -> tuple[object, ...]:
         constants = constants[1:]
     inner = [_parts(each) if isinstance(each, CodeType) else each for each in constants]
     return (code.co_code, code.co_names, code.co_varnames, inner)
+
+
+def _written_in(module: ModuleType) -> list[object]:
+    """Return the bytecode of all functions of a module, and of its classes."""
+    found: list[object] = []
+    for owner in (module, *(each for each in vars(module).values() if isinstance(each, type))):
+        for name, value in sorted(vars(owner).items()):
+            if isinstance(value, FunctionType) and value.__module__ == module.__name__:
+                found.append((name, _parts(value.__code__)))
+    return found
+
+
+_HOW = repr([_written_in(tables), _written_in(sys.modules[__name__])])
+"""How kernels are made: whoever mends that must not get those that were made before."""
 
 
 # ------------------------------------------------------------------------------------------------ progress

@@ -90,6 +90,7 @@ class Table:
         Where the record of addresses stands.
     """
 
+    address: int
     _numba_type_: TableType
     _entries: dict[str, Field | type[Table]]
 
@@ -111,7 +112,7 @@ class Table:
 
     def __init__(self, *values: Any, **named: Any) -> None:
         named.update(zip(self._entries, values, strict=False))
-        if named.keys() != self._entries.keys():
+        if named.keys() != self._entries.keys() or len(values) > len(self._entries):
             raise TypeError(f"{type(self).__name__}: {sorted(named.keys() ^ self._entries.keys())}")
         record: list[int] = []
         for name, entry in self._entries.items():
@@ -127,9 +128,11 @@ class Table:
                 record.extend(shape)
             else:
                 record.append(value.address)
-        self.__dict__.update(named)
-        self._record = np.array(record, dtype=np.int64)  # kept, since kernels read it
-        self.address: int = self._record.__array_interface__["data"][0]
+        kept = np.array(record, dtype=np.int64)  # kernels read it
+        self.__dict__.update(named, _record=kept, address=kept.__array_interface__["data"][0])
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise TypeError(f"{type(self).__name__} is not changed, but replaced: kernels know the old {name}")
 
     @classmethod
     def fields_by(cls, axis: str) -> dict[str, Field]:
@@ -139,7 +142,7 @@ class Table:
 
     def replace(self, **changed: Any) -> Self:
         """Return a table with some other arrays."""
-        return type(self)(**{name: changed.get(name, getattr(self, name)) for name in self._entries})
+        return type(self)(**{**{name: getattr(self, name) for name in self._entries}, **changed})
 
 
 def array_type(field: Field) -> Any:

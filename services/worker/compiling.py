@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from pathlib import Path
 
-from domain.kernels.catalogue import FIRST, LATER, UNITS
+from domain.kernels.catalogue import FIRST, LATER
 from domain.kernels.compiling import Compilations, Unit
 from services.worker.compile_turn import Turn
 from services.worker.thread import in_thread
@@ -22,6 +23,9 @@ from services.worker.thread import in_thread
 _SILENT_SECONDS = 2.0
 _TELL_SECONDS = 15.0
 _NICE = 10
+_PROCESSES_MAX = 4
+"""The longest kernel takes a fifth of all, and a process 200 MiB: more would not be quicker."""
+_LOGGER = logging.getLogger(__name__)
 
 
 async def compile_kernels(units: Collection[Unit] = FIRST) -> None:
@@ -38,11 +42,8 @@ async def compile_later() -> None:
     missing = await in_thread(_missing, LATER)
     if not missing or missing[0].kept_in is None:
         return
-    try:
-        async with _turn(missing[0]):
-            await _compile_apart(await in_thread(_missing, missing), 1, lambda _: None, nice=_NICE)
-    except OSError as error:
-        _say(f"the other kernels are compiled when they are needed: {error}")
+    async with _turn(missing[0], silent=True):
+        await _compile_apart(await in_thread(_missing, missing), 1, lambda _: None, nice=_NICE)
 
 
 @contextlib.contextmanager
@@ -62,13 +63,13 @@ def _load(units: Collection[Unit]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _turn(unit: Unit) -> AsyncIterator[None]:
+async def _turn(unit: Unit, *, silent: bool = False) -> AsyncIterator[None]:
     """Wait until no other process compiles, and say so where that takes long."""
     turn = Turn(None if unit.kept_in is None else Path(unit.kept_in))
     with contextlib.ExitStack() as stack:
         waiting = asyncio.create_task(in_thread(stack.enter_context, turn.taken()))
         await asyncio.wait({waiting}, timeout=_SILENT_SECONDS)
-        if turn.waits:
+        if turn.waits and not silent:
             _say("another process compiles the placing kernels; waiting until it has")
         await waiting
         yield
@@ -80,35 +81,53 @@ async def _compile(units: Collection[Unit]) -> None:
         return
     progress = _Progress(len(units))
     kept_in = next(iter(units)).kept_in
-    if kept_in is None:
-        for each in units:
-            await in_thread(each.prepare)
-            progress.show(each)
-    else:
-        await _compile_apart(units, len(os.sched_getaffinity(0)), progress.show)
+    if kept_in is not None:
+        await _compile_apart(units, min(_processors(), _PROCESSES_MAX), progress.show)
+    for each in await in_thread(_missing, units):  # all where nothing is kept, or what no process compiled
+        await in_thread(each.prepare)
+        progress.show(each)
     progress.end(kept_in)
+
+
+def _processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 async def _compile_apart(
     units: Collection[Unit], processes: int, done: Callable[[Unit], None], *, nice: int = 0
 ) -> None:
-    """Compile kernels in so many processes, which take the next one as soon as they have compiled one."""
-    todo = [UNITS.index(each) for each in units]
+    """Compile kernels in so many processes, which take the next one as soon as they have compiled one.
+
+    What remains where a process cannot be started, or ends, is compiled when it is loaded.
+    """
+    todo = list(units)
+    # The child finds this build, wherever it was found, and nothing that lies in the current directory.
+    found_in = os.pathsep.join(each for each in sys.path if each)
+    command = (sys.executable or "python3", "-P", "-m", "services.worker.compile_apart", str(nice))
 
     async def run() -> None:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "services.worker.compile_apart", str(nice),
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": found_in},
+            )
+        except OSError as error:
+            _LOGGER.warning("no process can be started to compile kernels: %s", error)
+            return
         assert process.stdin is not None
         assert process.stdout is not None
         try:
             while todo:
-                number = todo.pop(0)
-                process.stdin.write(b"%d\n" % number)
+                unit = todo.pop(0)
+                process.stdin.write(f"{unit.name}\n".encode())
                 if not await process.stdout.readline():
-                    return  # it was ended; what it did not compile is compiled when it is loaded
-                done(UNITS[number])
+                    return
+                done(unit)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()

@@ -6,14 +6,16 @@ import inspect
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 from numba.core.registry import CPUDispatcher
 
-from domain.kernels import compiling, placing, ties
+from domain.kernels import annealing, compiling, placing, ties
 from domain.kernels.catalogue import UNITS, prepare_all
 from domain.kernels.compiling import Unit
 from domain.kernels.tables import Table, array
@@ -142,6 +144,90 @@ def test_a_kernel_calls_a_unit_that_was_compiled_after_it() -> None:
     assert made.__dict__["apart"](1) == 8
 
 
+@pytest.mark.parametrize("seed", ["1", "2"])
+def test_the_digest_is_the_same_in_every_process(seed: str) -> None:
+    """Sets have another order there: of the options of a kernel, for one."""
+    command = (
+        "from domain.kernels import annealing, compiling\n"
+        "print(compiling.digest_of(annealing.anneal.py_func))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", command],
+        env={**os.environ, "PYTHONHASHSEED": seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == compiling.digest_of(annealing.anneal.py_func)
+
+
+def test_a_kernel_reads_nothing_that_the_digest_does_not_see() -> None:
+    with pytest.raises(TypeError, match="BOUND"):
+        _digest(KERNEL.replace("BOUND = 3", "BOUND = [3]"))
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "missing"])
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+def test_what_a_loss_of_power_cut_off_is_compiled_again(
+    damage: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
+
+    def tripled(value: int) -> int:
+        return 3 * value
+
+    Unit(tripled).prepare()
+    (file,) = tmp_path.rglob(f"*.{kind}")
+    whole = file.read_bytes()
+    file.unlink()
+    if damage != "missing":
+        file.write_bytes(whole[: len(whole) // 2 if damage == "cut" else 0])
+    assert Unit(tripled).is_kept == (kind == "nbc" and damage != "missing")
+    assert Unit(tripled)(4) == 12
+    assert Unit(tripled).is_kept
+
+
+def test_another_build_leaves_no_code_under_the_name_of_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """numba writes the index first: a process that ends in between left another build's code under it."""
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
+    found: list[set[Path]] = []
+    for text in (KERNEL, KERNEL.replace("BOUND = 3", "BOUND = 4")):
+        made = ModuleType("helpers")
+        made.__dict__["__file__"] = __file__
+        sys.modules["helpers"] = made
+        exec(compile(text, __file__, "exec"), made.__dict__)
+        made.__dict__["kernel"](1)
+        found.append({each for each in tmp_path.rglob("*.nbc") if "kernel" in each.name})
+    assert len(found[0]) == 1
+    assert len(found[1]) == 2
+
+
+def test_two_threads_may_ask_for_one_unit_at_once() -> None:
+    def shifted(value: int) -> int:
+        return value << 1
+
+    asked = Unit(shifted)
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(asked, [5] * 4)) == [10] * 4
+
+
+def test_a_full_disk_ends_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
+
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def halved(value: int) -> int:
+        return value >> 1
+
+    asked = Unit(halved)
+    monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", refuse)
+    with pytest.warns(UserWarning, match="No space left"):
+        assert asked(10) == 5
+
+
 class Small(Table):
     row: np.ndarray = array(np.int32, "N")
     pair: np.ndarray = array(np.int64, "N", 2)
@@ -159,9 +245,13 @@ class Small(Table):
 )
 def test_a_table_takes_nothing_but_what_its_kernels_were_compiled_for(wrong: dict[str, np.ndarray]) -> None:
     right = {"row": np.zeros(3, np.int32), "pair": np.zeros((3, 2), np.int64)}
-    Small(**right)
+    small: Any = Small(**right)
     with pytest.raises(TypeError, match="Small"):
         Small(**{**right, **wrong})
+    with pytest.raises(TypeError, match="Small"):
+        small.replace(**wrong)
+    with pytest.raises(TypeError, match="replaced"):
+        small.row = right["row"]
 
 
 def test_the_compiled_finaliser_is_that_of_splitmix64() -> None:
