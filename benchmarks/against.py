@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import subprocess
 import sys
 import tarfile
@@ -50,13 +51,18 @@ class Build(NamedTuple):
     def bench(self, options: Sequence[str]) -> list[Run]:
         """Run a measurement with these options."""
         command = [str(self.home / ".venv/bin/berth"), "bench", "e2e", *options, "-o", "json"]
-        done = subprocess.run(command, cwd=self.home, stdout=subprocess.PIPE, check=True)
+        done = subprocess.run(command, cwd=self.home, env={**os.environ}, stdout=subprocess.PIPE, check=True)
         return [msgspec.json.decode(line, type=Run) for line in done.stdout.splitlines() if line.strip()]
 
     def knows(self, option: str) -> bool:
         """Say whether its command has an option."""
         command = [str(self.home / ".venv/bin/berth"), "bench", "e2e", "--help"]
-        return option in subprocess.run(command, cwd=self.home, capture_output=True, text=True).stdout
+        return (
+            option
+            in subprocess.run(
+                command, cwd=self.home, env={**os.environ}, capture_output=True, text=True
+            ).stdout
+        )
 
 
 def checked_out(ref: str) -> Build:
@@ -67,12 +73,14 @@ def checked_out(ref: str) -> Build:
         home.mkdir(parents=True, exist_ok=True)
         with tarfile.open(fileobj=io.BytesIO(_git("archive", commit))) as packed:
             packed.extractall(home, filter="data")
-    subprocess.run(["make", "--silent", "dev"], cwd=home, check=True)
+    subprocess.run(["make", "--silent", "dev"], cwd=home, env={**os.environ}, check=True)
     return Build(commit, home)
 
 
 def _git(*arguments: str) -> bytes:
-    return subprocess.run(["git", *arguments], cwd=HERE, stdout=subprocess.PIPE, check=True).stdout
+    return subprocess.run(
+        ["git", *arguments], cwd=HERE, env={**os.environ}, stdout=subprocess.PIPE, check=True
+    ).stdout
 
 
 def in_turns(

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from domain.kernels.catalogue import FIRST, LATER
 from domain.kernels.compiling import Compilations, Unit
+from ops.child import environment
 from services.worker.compile_turn import Turn
 from services.worker.thread import in_thread
 
@@ -114,7 +115,8 @@ async def _compile_apart(
                 *command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": found_in},
+                cwd="/",
+                env=environment(PYTHONPATH=found_in),
             )
         except OSError as error:
             _LOGGER.warning("no process can be started to compile kernels: %s", error)
