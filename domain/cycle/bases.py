@@ -18,11 +18,8 @@ _BASES_MIN, _BASES_MAX = 4, 512
 def empty_bases(width: int) -> kernel.Bases:
     """Return room for as many bases of ``width`` rows as the memory bound allows."""
     count = min(max(_BASES_MIN, base_cache_bytes_max // (width * _ROW_BYTES)), _BASES_MAX)
-    return kernel.Bases(
-        fits=np.zeros((count, width), dtype=np.uint8),
-        total=np.zeros((count, width), dtype=np.int64),
-        synced=np.full(count, -1, dtype=np.int64),
-    )
+    lengths = {"B": count, "N": width}
+    return kernel.Bases.allocate(np.zeros, lengths, synced=np.full(count, -1, dtype=np.int64))
 
 
 class Bases:

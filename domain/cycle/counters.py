@@ -34,14 +34,6 @@ _COUNTERS_FIRST = 16
 _CELL_BYTES = 5
 _PAGED_FROM = 1 << 9
 """A counter with more domains than this has cells only while it is asked for."""
-_TYPES: dict[str, type] = {
-    "topology": np.int32,
-    "mask": np.int32,
-    "first": np.int64,
-    "length": np.int32,
-    "total": np.int64,
-    "version": np.int64,
-}
 
 
 class CounterTable:
@@ -50,7 +42,7 @@ class CounterTable:
     Attributes
     ----------
     arrays : kernel.Counters
-        What the kernel reads and writes. It is another tuple after ``take``, ``hold`` and ``sync``.
+        What the kernel reads and writes. It is another table after ``take``, ``hold`` and ``sync``.
     """
 
     def __init__(
@@ -77,13 +69,13 @@ class CounterTable:
         self._pages_cells = 0
         self._call = 0
         self._nodes_moved = 0
-        empty: dict[str, np.ndarray] = {name: np.zeros(0, dtype=kind) for name, kind in _TYPES.items()}
-        self.arrays = kernel.Counters(
+        self.arrays = kernel.Counters.allocate(
+            np.zeros,
+            {"C": 0},
             domain=self._domains.domain,
             eligible=self._domains.eligible,
             sums=self._cells.sums,
             has_nodes=self._cells.has_nodes,
-            **empty,
         )
 
     # ------------------------------------------------------------------------------------------- using
@@ -375,7 +367,7 @@ class CounterTable:
         count = max(_COUNTERS_FIRST, 2 * before)
         wider = {
             name: np.concatenate([old, np.zeros(count - before, dtype=old.dtype)])
-            for name in _TYPES
+            for name in kernel.Counters.fields_by("C")
             for old in (getattr(self.arrays, name),)
         }
         self.arrays = self.arrays.replace(**wider)

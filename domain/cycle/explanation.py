@@ -74,38 +74,18 @@ def scratch_for(
 ) -> kernel.Scratch:
     """Return memory for the kernel, which allocates none itself."""
     flags = np.empty(width, dtype=np.uint8)
-    return kernel.Scratch(
-        fits=np.empty(kernel.BLOCK, dtype=np.uint8),
-        total=np.empty(kernel.BLOCK, dtype=np.int64),
-        value=np.empty(kernel.BLOCK),
+    return kernel.Scratch.allocate(
+        np.empty,
+        {"N": width, "S": counted, "V": variances, "B": blocks},
         one_fits=np.ones(1, dtype=np.uint8),
-        one_total=np.empty(1, dtype=np.int64),
-        work=np.empty((5 + kernel.PARTS_MAX, kernel.BLOCK)),
-        ties=np.empty(kernel.TOP, dtype=np.uint64),
-        row=np.empty(1, dtype=np.int64),
-        feasible=np.empty(width, dtype=np.uint8),
-        ranked=np.empty(width, dtype=np.uint8),
-        amount=np.empty(width),
-        counted=np.empty((counted, width), dtype=np.int64),
         seen=np.empty(width + 1, dtype=np.uint8),
-        own=np.empty((variances, width), dtype=np.int64),
         sums=np.full((variances, 4), -1, dtype=np.int64),
-        growth=np.empty((variances, width), dtype=np.int64),
         uses=np.bincount(sequence, minlength=slots),
-        histogram=np.empty(kernel.CODES, dtype=np.int32),
-        upper_bound=np.empty(blocks),
         marks=np.zeros(blocks, dtype=np.uint8),
-        estimate=np.empty(kernel.BLOCK, dtype=np.float32),
-        share=np.empty((3, kernel.BLOCK), dtype=np.float32),
-        doubtful=np.empty(kernel.BLOCK, dtype=np.int32),
         flags=flags,
         flag_words=flags.view(np.uint64),
-        touched=np.empty(width, dtype=np.int32),
-        bound=np.empty(width, dtype=np.int16),
         block_highest=np.empty(width // kernel.SPAN + 1, dtype=np.int16),
         block_tie=np.empty(width // kernel.SPAN + 1, dtype=np.uint64),
-        rated=np.empty(kernel.PARTS_MAX, dtype=np.int32),
-        rate=np.empty(kernel.PARTS_MAX),
     )
 
 

@@ -20,30 +20,16 @@ Specs = Mapping[str, PodSpec]
 def room_for(pods: int, programs: Collection[Program], slots: int) -> kernel.Placed:
     """Return arrays for the kernel's output: one attempt per program."""
     attempts = len(programs)
-    rules = (attempts, 2, max((len(program.counted.rules) for program in programs), default=0))
-    columns = sorted(set().union(*{program.columns for program in programs}))
-    return kernel.Placed(
-        row=np.empty(pods, dtype=np.int32),
-        score=np.zeros(pods, dtype=np.int64),
-        devices=np.zeros(pods, dtype=np.int32),
+    rules = max((len(program.counted.rules) for program in programs), default=0)
+    columns = np.array(sorted(set().union(*{program.columns for program in programs})), dtype=np.int32)
+    return kernel.Placed.allocate(
+        np.zeros,
+        {"P": pods, "G": slots, "A": attempts, "C": len(columns), "R": rules},
         attempt_of=np.full(slots, -1, dtype=np.int32),
         top_row=np.full((attempts, kernel.TOP), -1, dtype=np.int32),
-        top_score=np.zeros((attempts, kernel.TOP), dtype=np.int64),
-        top_parts=np.zeros((attempts, kernel.TOP, kernel.SCORES_MAX), dtype=np.float64),
         reason_code=np.full((attempts, 2, kernel.REASONS), -1, dtype=np.int32),
-        reason_count=np.zeros((attempts, 2, kernel.REASONS), dtype=np.int32),
-        explained_columns=np.array(columns, dtype=np.int32),
-        top_requested=np.zeros((attempts, kernel.TOP, len(columns)), dtype=np.int64),
-        extremes=np.zeros((attempts, kernel.EXTREMES_MAX, 2), dtype=np.float64),
-        metrics=np.zeros((attempts, kernel.VARIANCES_MAX, 2), dtype=np.int64),
-        exhausted=np.zeros(attempts, dtype=np.uint8),
-        version=np.zeros(attempts, dtype=np.int64),
-        rule_high=np.zeros(rules, dtype=np.int32),
-        rule_domain=np.full((*rules, kernel.DOMAINS_EXPLAINED), -1, dtype=np.int32),
-        rule_sum=np.zeros((*rules, kernel.DOMAINS_EXPLAINED), dtype=np.int32),
-        hopeless=np.zeros(attempts, dtype=np.int32),
-        attempts_count=np.zeros(1, dtype=np.int64),
-        stops=np.zeros(slots, dtype=np.uint8),
+        explained_columns=columns,
+        rule_domain=np.full((attempts, 2, rules, kernel.DOMAINS_EXPLAINED), -1, dtype=np.int32),
         done=np.full(1, pods, dtype=np.int64),
     )
 

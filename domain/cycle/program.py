@@ -42,12 +42,6 @@ OTHERS = "others"
 """The reason of nodes whose own codes are too many, or too long, to be told."""
 
 
-def empty_slots(slots: int) -> dict[str, np.ndarray]:
-    """Return the arrays of so many slots. Memory is given to what is written, not to what is reserved."""
-    fields = kernel.Groups.fields_by("G")
-    return {name: field.zeros(G=slots) for name, field in fields.items()}
-
-
 Where = tuple[bool, Domain | None]
 """Of which nodes programs are: those at home alone, those of a domain alone."""
 StaticKey = tuple[bytes, Hashable, bool, Domain | None]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from domain.cycle.bases import Bases, empty_bases
-from domain.cycle.bounds import empty_bounds, empty_row_bounds
+from domain.cycle.bounds import empty_bounds, empty_row_bounds, empty_trees
 from domain.cycle.counted import NOTHING, PodsKnown, counted_of, write_counted
 from domain.cycle.counters import CounterTable
 from domain.cycle.homes import Domain, Homes
@@ -25,7 +25,6 @@ from domain.cycle.program import (
     StaticPart,
     Where,
     compile_program,
-    empty_slots,
     find_constants,
 )
 from domain.cycle.promised_counts import Version
@@ -98,16 +97,9 @@ class GroupSlots:
         self._in_arrays.clear()
         slots, width = min(_SLOTS_FIRST, self._slots_max), self._snapshot.rows_width
         statics = self._fitting(self._bytes_max * 5 // 6, _STATIC_ROW_BYTES + _RAW_BYTES * self._raws_count)
-        self.groups = kernel.Groups(
-            **empty_slots(slots),
-            static_code=np.zeros((statics, width), dtype=np.int16),
-            static_score=np.zeros((statics, width), dtype=np.int64),
-            static_raw=np.zeros((statics, max(self._raws_count, 1), width)),
-            static_position=np.zeros((statics, kernel.STATIC_MAX + 1), dtype=np.int32),
-            static_constant=np.zeros(statics, dtype=np.int64),
-            static_whole=np.zeros(statics, dtype=np.uint8),
-            raw_constant=np.zeros((statics, kernel.RAWS_MAX)),
-            raws_varying=np.zeros(statics, dtype=np.int32),
+        self.groups = kernel.Groups.allocate(
+            np.zeros,
+            {"G": slots, "S": statics, "K": max(self._raws_count, 1), "N": width},
             trees=self._empty_trees(slots),
             row_bounds=empty_row_bounds(width, slots),
             bases=empty_bases(width),
@@ -120,17 +112,8 @@ class GroupSlots:
 
     def _empty_trees(self, slots: int) -> kernel.Trees:
         """Return room for the trees of so many slots, as far as the memory bound allows."""
-        width = self._snapshot.rows_width
         count = min(self._fitting(self._bytes_max // 6, _TREE_ROW_BYTES), slots)
-        return kernel.Trees(
-            owner=np.full(count, -1, dtype=np.int32),
-            used=np.zeros(count, dtype=np.int64),
-            synced=np.full(count, -1, dtype=np.int64),
-            code=np.zeros((count, width), dtype=np.int16),
-            score=np.zeros((count, width), dtype=np.int64),
-            winner=np.zeros((count, 2 * width), dtype=np.int32),
-            histogram=np.zeros((count, kernel.CODES), dtype=np.int32),
-        )
+        return empty_trees(self._snapshot.rows_width, count)
 
     def _grow(self) -> bool:
         """Add slots behind those that there are; return False where there are as many as may be.
@@ -141,9 +124,10 @@ class GroupSlots:
         slots = min(before * _SLOTS_GROWTH, self._slots_max)
         if slots == before:
             return False
-        wider = empty_slots(slots)
-        for name, array in wider.items():
-            array[:before] = getattr(self.groups, name)
+        wider: dict[str, np.ndarray] = {}
+        for name, field in kernel.Groups.fields_by("G").items():
+            wider[name] = field.allocate(np.zeros, {"G": slots})
+            wider[name][:before] = getattr(self.groups, name)
         wider["tree_of"][:] = wider["base_of"][before:] = -1
         self.groups = self._bases.groups = self.groups.replace(
             **wider,

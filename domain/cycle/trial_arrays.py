@@ -170,17 +170,8 @@ def sets_of(sets: Sequence[tuple[int, ...]], allowed: np.ndarray) -> preempt_arr
 
 
 def empty_plans(width: int, columns: int, rules: int) -> preempt_arrays.RowPlans:
-    return preempt_arrays.RowPlans(
-        state=np.zeros(width, dtype=np.uint8),
-        violations=np.zeros(width, dtype=np.int32),
-        highest=np.zeros(width, dtype=np.int64),
-        priorities=np.zeros(width, dtype=np.int64),
-        victims=np.zeros(width, dtype=np.int32),
-        start_ms=np.zeros(width, dtype=np.int64),
-        touched=np.zeros(width, dtype=np.uint64),
+    return preempt_arrays.RowPlans.allocate(
+        np.zeros,
+        {"N": width, "U": columns, "Q": rules},
         tile_best=np.zeros(width // preempt_arrays.TILE + 1, dtype=np.int32),
-        used=np.zeros(columns, dtype=np.int64),
-        cut=np.zeros(rules, dtype=np.int64),
-        moved=np.zeros(rules, dtype=np.uint8),
-        promised=np.zeros(2, dtype=np.int64),
     )

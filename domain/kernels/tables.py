@@ -12,6 +12,7 @@ kernel runs. The compiler is told so, and reads each entry once.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Self, TypeVar, cast
 
 import numpy as np
@@ -33,9 +34,11 @@ class Field:
         self.axes = axes
         self.fixed = [i for i, axis in enumerate(axes) if not isinstance(axis, str)]
 
-    def zeros(self, **lengths: int) -> np.ndarray:
-        """Return an array of zeros, given the lengths of the axes that have names."""
-        return np.zeros([lengths[axis] if isinstance(axis, str) else axis for axis in self.axes], self.dtype)
+    def allocate(self, make: Callable[..., np.ndarray], lengths: Mapping[str, int]) -> np.ndarray:
+        """Return an array by ``np.zeros`` or ``np.empty``, given the lengths of the axes that have names."""
+        return make(
+            [lengths[axis] if isinstance(axis, str) else axis for axis in self.axes], dtype=self.dtype
+        )
 
     def __repr__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.axes))}]"
@@ -133,6 +136,15 @@ class Table:
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise TypeError(f"{type(self).__name__} is not changed, but replaced: kernels know the old {name}")
+
+    @classmethod
+    def allocate(
+        cls, make: Callable[..., np.ndarray], lengths: Mapping[str, int], **given: np.ndarray | Table
+    ) -> Self:
+        """Return a table with new arrays, as ``Field.allocate`` makes them, but for those that are given."""
+        entries = ((name, entry) for name, entry in cls._entries.items() if name not in given)
+        arrays = {name: entry.allocate(make, lengths) for name, entry in entries if isinstance(entry, Field)}
+        return cls(**arrays, **given)
 
     @classmethod
     def fields_by(cls, axis: str) -> dict[str, Field]:

@@ -30,15 +30,8 @@ class Snapshot:
     def _allocate(self) -> None:
         table = self._table
         leaves = 1 << max(6, (table.rows_capacity - 1).bit_length())
-        shape = (table.allocatable.shape[0], leaves)
-        self.columns = Columns(
-            allocatable=np.zeros(shape, dtype=np.int64),
-            requested=np.zeros(shape, dtype=np.int64),
-            tie=np.zeros(leaves, dtype=np.uint64),
-            rows_count=np.zeros(1, dtype=np.int64),
-            devices=np.zeros(DEVICES_MAX + 2, dtype=np.int32),
-        )
-        self.changes = ChangeLog(np.zeros(_LOG_LENGTH, dtype=np.int32), np.zeros(1, dtype=np.int64))
+        self.columns = Columns.allocate(np.zeros, {"R": table.allocatable.shape[0], "N": leaves})
+        self.changes = ChangeLog.allocate(np.zeros, {"L": _LOG_LENGTH})
         self.generation = 0
         self._settle()
 

@@ -128,18 +128,7 @@ class Victims:
         self._end = 1
         self._wasted = 0
         self._classes_max = 1 << 62
-        self.arrays = PlacedPods(
-            first=np.zeros(0, dtype=np.int64),
-            length=np.zeros(0, dtype=np.int32),
-            gone=np.zeros((columns, 0), dtype=np.int64),
-            priority=np.zeros(1, dtype=np.int64),
-            start_ms=np.zeros(1, dtype=np.int64),
-            kind=np.zeros(1, dtype=np.int32),
-            below=np.zeros((columns, 1), dtype=np.int64),
-            budgets=np.zeros(1, dtype=np.int32),
-            is_there=np.zeros(1, dtype=np.uint8),
-            mark=np.zeros(1, dtype=np.uint8),
-        )
+        self.arrays = PlacedPods.allocate(np.zeros, {"N": 0, "P": 1, "R": columns})
         self._generation = -1
 
     def void(self, nodes: Iterable[str]) -> None:
@@ -153,7 +142,7 @@ class Victims:
             if len(self._bands) == _BANDS_MAX:
                 del self._bands[next(iter(self._bands))]
             shape = self.arrays.gone.shape
-            band = Band(np.zeros(shape[1], dtype=np.int64), np.zeros(shape, dtype=np.int64))
+            band = Band.allocate(np.zeros, dict(zip("RN", shape, strict=True)))
             sum_below(self.arrays, priority, np.arange(self._state.table.count), band)
         self._bands[priority] = band
         return band

@@ -11,14 +11,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from domain.cycle.bounds import empty_bounds, empty_row_bounds
+from domain.cycle.bounds import empty_bounds, empty_row_bounds, empty_trees
 from domain.cycle.counted import Counted
 from domain.cycle.explanation import scratch_for
 from domain.cycle.picked import room_for
-from domain.cycle.program import empty_slots
 from domain.kernels import arrays as kernel
 from domain.kernels import placing
-from domain.kernels.devices import DEVICES_MAX
 from tests.depth import some
 
 MASK = (1 << 64) - 1
@@ -253,30 +251,16 @@ def draw_slot(dice: random.Random, counters: int) -> Slot:
 def groups_of(world: World, width: int) -> kernel.Groups:
     """Compile the slots by hand."""
     count = len(world.slots)
-    groups = kernel.Groups(
-        **empty_slots(count),
-        static_code=np.zeros((1, width), dtype=np.int16),
+    groups = kernel.Groups.allocate(
+        np.zeros,
+        {"G": count, "S": 1, "K": 1, "N": width},
         static_score=np.full((1, width), STATIC * ONE),
-        static_raw=np.zeros((1, 1, width)),
-        static_position=np.zeros((1, kernel.STATIC_MAX + 1), dtype=np.int32),
-        static_constant=np.zeros(1, dtype=np.int64),
         raw_constant=np.full((1, kernel.RAWS_MAX), np.nan),
-        raws_varying=np.zeros(1, dtype=np.int32),
         static_whole=np.full(1, world.whole, dtype=np.uint8),
-        trees=kernel.Trees(
-            owner=np.full(count, -1, dtype=np.int32),
-            used=np.zeros(count, dtype=np.int64),
-            synced=np.full(count, -1, dtype=np.int64),
-            code=np.zeros((count, width), dtype=np.int16),
-            score=np.zeros((count, width), dtype=np.int64),
-            winner=np.zeros((count, 2 * width), dtype=np.int32),
-            histogram=np.zeros((count, kernel.CODES), dtype=np.int32),
-        ),
+        trees=empty_trees(width, count),
         row_bounds=empty_row_bounds(width, min(count, 2)),  # of three slots two take turns at one place
-        bases=kernel.Bases(
-            fits=np.zeros((count, width), dtype=np.uint8),
-            total=np.zeros((count, width), dtype=np.int64),
-            synced=np.full(count, -1, dtype=np.int64),
+        bases=kernel.Bases.allocate(
+            np.zeros, {"B": count, "N": width}, synced=np.full(count, -1, dtype=np.int64)
         ),
     )
     groups.tree_of[:] = -1
@@ -362,17 +346,12 @@ def place(world: World, sequence: list[int]) -> kernel.Placed:
     """Let the kernel place pods of these slots."""
     width = kernel.SPAN
     rows, slots = len(world.room), len(world.slots)
-    columns = kernel.Columns(
-        allocatable=np.zeros((2, width), dtype=np.int64),
-        requested=np.zeros((2, width), dtype=np.int64),
-        devices=np.zeros(DEVICES_MAX + 2, dtype=np.int32),
-        tie=np.zeros(width, dtype=np.uint64),
-        rows_count=np.array([rows], dtype=np.int64),
-    )
+    columns = kernel.Columns.allocate(np.zeros, {"R": 2, "N": width})
+    columns.rows_count[0] = rows
     columns.allocatable[COLUMN, :rows] = world.room
     columns.requested[COLUMN, :rows] = [world.room[row] - world.free(row) for row in range(rows)]
     columns.tie[:rows] = world.ties
-    changes = kernel.ChangeLog(np.zeros(len(sequence), dtype=np.int32), np.zeros(1, dtype=np.int64))
+    changes = kernel.ChangeLog.allocate(np.zeros, {"L": len(sequence)})
     programs = [
         SimpleNamespace(counted=Counted([(0, cast(Any, rule)) for rule in slot.rules], []), columns=(COLUMN,))
         for slot in world.slots
