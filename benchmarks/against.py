@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ops.child import environment
+
 REF = "85ee777"
 HERE = Path(__file__).resolve().parent.parent
 PROCESSES = ("worker", "relay", "broker", "database", "polling", "bench")
@@ -51,18 +53,13 @@ class Build(NamedTuple):
     def bench(self, options: Sequence[str]) -> list[Run]:
         """Run a measurement with these options."""
         command = [str(self.home / ".venv/bin/berth"), "bench", "e2e", *options, "-o", "json"]
-        done = subprocess.run(command, cwd=self.home, env={**os.environ}, stdout=subprocess.PIPE, check=True)
-        return [msgspec.json.decode(line, type=Run) for line in done.stdout.splitlines() if line.strip()]
+        done = _run(command, self.home)
+        return [msgspec.json.decode(line, type=Run) for line in done.splitlines() if line.strip()]
 
     def knows(self, option: str) -> bool:
         """Say whether its command has an option."""
         command = [str(self.home / ".venv/bin/berth"), "bench", "e2e", "--help"]
-        return (
-            option
-            in subprocess.run(
-                command, cwd=self.home, env={**os.environ}, capture_output=True, text=True
-            ).stdout
-        )
+        return option.encode() in _run(command, self.home)
 
 
 def checked_out(ref: str) -> Build:
@@ -73,14 +70,18 @@ def checked_out(ref: str) -> Build:
         home.mkdir(parents=True, exist_ok=True)
         with tarfile.open(fileobj=io.BytesIO(_git("archive", commit))) as packed:
             packed.extractall(home, filter="data")
-    subprocess.run(["make", "--silent", "dev"], cwd=home, env={**os.environ}, check=True)
+    _run(["make", "--silent", "dev"], home)
     return Build(commit, home)
 
 
 def _git(*arguments: str) -> bytes:
-    return subprocess.run(
-        ["git", *arguments], cwd=HERE, env={**os.environ}, stdout=subprocess.PIPE, check=True
-    ).stdout
+    return _run(["git", *arguments], HERE)
+
+
+def _run(command: Sequence[str], home: Path) -> bytes:
+    """Run a command of a build to its end, and return what it says; pip's settings go with it."""
+    env = environment(*(name for name in os.environ if name.startswith("PIP_")))
+    return subprocess.run(command, cwd=home, env=env, stdout=subprocess.PIPE, check=True).stdout
 
 
 def in_turns(

@@ -18,7 +18,6 @@ PRODUCT = ("domain", "services", "ops")
 ALL = (*PRODUCT, "migrations", "tests", "benchmarks", "docs")
 
 FUNCTION_LINES_MAX = 70
-"""Files that may be longer; a file that is not here, or grows beyond its number, is to be split."""
 
 MAY_PRINT = ("services/cli/", "services/worker/compiling.py")
 MAY_NAME_ADAPTERS = ("services/bootstrap.py", "services/adapters/")

@@ -281,8 +281,8 @@ class Placer:
                 keys.append(key)
             elif self._queue.is_fresh(key):
                 verdicts.append(Failure(pod, entry.arrival, attempt))
-        _count(result.attempts, numbers, placed.row >= 0)
         found = placed.row >= 0
+        _count(result.attempts, numbers, found)
         self._queue.tried(candidates[i][0] for i in (~found).nonzero()[0].tolist())  # the others leave it
         rows = placed.row[found]
         self._note_ended(state.apply(Assumed(keys, rows, specs)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from domain.kernels import (
     bases,
     branch_and_bound,
@@ -61,7 +63,7 @@ LATER: tuple[Unit, ...] = (
 UNITS = FIRST + LATER
 
 
-def prepare_all() -> None:
-    """Read all kernels from disk, or compile those that are not there, so that no call has to."""
-    for each in UNITS:
+def prepare_all(units: Iterable[Unit] = UNITS) -> None:
+    """Read kernels from disk, or compile those that are not there, so that no call has to."""
+    for each in units:
         each.prepare()

@@ -214,6 +214,10 @@ class _Cache(FunctionCache):
         super().__init__(written)
         self._written = written
 
+    @functools.cached_property
+    def _digest(self) -> str:
+        return digest_of(self._written)
+
     def holds(self, signature: Any, target_context: Any) -> bool:
         """Return whether files hold what was compiled for a signature."""
         target_context.refresh()
@@ -241,7 +245,7 @@ class _Cache(FunctionCache):
             warnings.warn(f"a compiled kernel cannot be kept in {self._cache_path}: {error}", stacklevel=2)
 
     def _files(self, signature: Any, codegen: Any) -> IndexDataCacheFile:
-        what = repr((digest_of(self._written), str(signature), codegen.magic_tuple(), numba.__version__))
+        what = repr((self._digest, str(signature), codegen.magic_tuple(), numba.__version__))
         stamp = hashlib.blake2b(what.encode(), digest_size=8).hexdigest()
         name = f"{self._written.__module__}.{self._written.__qualname__}-{stamp}"
         return IndexDataCacheFile(self._cache_path, name, stamp)

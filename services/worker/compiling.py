@@ -15,9 +15,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from pathlib import Path
 
-from domain.kernels.catalogue import FIRST, LATER
+from domain.kernels.catalogue import FIRST, LATER, prepare_all
 from domain.kernels.compiling import Compilations, Unit
-from ops.child import environment
+from ops.child import environment, python_module, python_path
 from services.worker.compile_turn import Turn
 from services.worker.thread import in_thread
 
@@ -26,6 +26,8 @@ _TELL_SECONDS = 15.0
 _NICE = 10
 _PROCESSES_MAX = 4
 """The longest kernel takes a fifth of all, and a process 200 MiB: more would not be quicker."""
+_NUMBA = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
+"""Variables that say for which processor to compile; no other child needs them."""
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -35,7 +37,7 @@ async def compile_kernels(units: Collection[Unit] = FIRST) -> None:
     if missing:
         async with _turn(missing[0]):
             await _compile(await in_thread(_missing, missing))
-    await in_thread(_load, units)
+    await in_thread(prepare_all, units)
 
 
 async def compile_later() -> None:
@@ -56,11 +58,6 @@ def late_ones_told() -> Iterator[None]:
 
 def _missing(units: Collection[Unit]) -> list[Unit]:
     return [each for each in units if not each.is_kept]
-
-
-def _load(units: Collection[Unit]) -> None:
-    for each in units:
-        each.prepare()
 
 
 @contextlib.asynccontextmanager
@@ -105,9 +102,7 @@ async def _compile_apart(
     What remains where a process cannot be started, or ends, is compiled when it is loaded.
     """
     todo = list(units)
-    # The child finds this build, wherever it was found, and nothing that lies in the current directory.
-    found_in = os.pathsep.join(each for each in sys.path if each)
-    command = (sys.executable or "python3", "-P", "-m", "services.worker.compile_apart", str(nice))
+    command = python_module("services.worker.compile_apart", nice)
 
     async def run() -> None:
         try:
@@ -116,9 +111,9 @@ async def _compile_apart(
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 cwd="/",
-                env=environment(PYTHONPATH=found_in),
+                env=environment(*_NUMBA, PYTHONPATH=python_path()),
             )
-        except OSError as error:
+        except (OSError, TypeError) as error:  # TypeError: Python does not know its own program
             _LOGGER.warning("no process can be started to compile kernels: %s", error)
             return
         assert process.stdin is not None

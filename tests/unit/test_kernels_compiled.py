@@ -105,11 +105,16 @@ def kernel(x):
 """
 
 
-def _digest(text: str) -> str:
+def _made(text: str, file: str = "<string>") -> dict[str, Any]:
+    """Return what a module of this text has; it is kept on disk where the file exists."""
     made = ModuleType("helpers")
     sys.modules["helpers"] = made
-    exec(text, made.__dict__)
-    return compiling.digest_of(made.__dict__["kernel"].py_func)
+    exec(compile(text, file, "exec"), made.__dict__)
+    return made.__dict__
+
+
+def _digest(text: str) -> str:
+    return compiling.digest_of(_made(text)["kernel"].py_func)
 
 
 @pytest.mark.parametrize(
@@ -137,11 +142,9 @@ def test_it_is_kept_when_another_unit_or_a_text_changes(before: str, after: str)
 
 
 def test_a_kernel_calls_a_unit_that_was_compiled_after_it() -> None:
-    made = ModuleType("helpers")
-    sys.modules["helpers"] = made
-    exec(KERNEL, made.__dict__)
-    assert made.__dict__["kernel"](10) == 20 + 17 + 3
-    assert made.__dict__["apart"](1) == 8
+    made = _made(KERNEL)
+    assert made["kernel"](10) == 20 + 17 + 3
+    assert made["apart"](1) == 8
 
 
 @pytest.mark.parametrize("seed", ["1", "2"])
@@ -194,11 +197,7 @@ def test_another_build_leaves_no_code_under_the_name_of_this_one(
     monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
     found: list[set[Path]] = []
     for text in (KERNEL, KERNEL.replace("BOUND = 3", "BOUND = 4")):
-        made = ModuleType("helpers")
-        made.__dict__["__file__"] = __file__
-        sys.modules["helpers"] = made
-        exec(compile(text, __file__, "exec"), made.__dict__)
-        made.__dict__["kernel"](1)
+        _made(text, __file__)["kernel"](1)
         found.append({each for each in tmp_path.rglob("*.nbc") if "kernel" in each.name})
     assert len(found[0]) == 1
     assert len(found[1]) == 2
