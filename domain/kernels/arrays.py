@@ -124,8 +124,8 @@ EQUAL_ROWS_FROM = 256
 class Columns(Table):
     """The snapshot's columns.
 
-    ``allocatable`` and ``requested`` int64[R, N], ``tie`` uint64[N], ``rows_count`` int64[1]: the rows in
-    use. ``devices`` int32[DEVICES_MAX + 2]: see ``devices.py``.
+    ``tie`` decides between equal rows, ``rows_count`` is how many rows are in use. ``devices``: see
+    ``devices.py``.
     """
 
     allocatable: np.ndarray = array(np.int64, "R", "N")
@@ -138,11 +138,10 @@ class Columns(Table):
 class Trees(Table):
     """Tournament trees. A tree holds every row of one group, so there are few; the first axis is the tree T.
 
-    ``owner`` int32[T] is the slot of the tree's group, or -1. ``used`` int64[T] is the change log's length at
-    its last use, and ``synced`` int64[T] the position in the log up to which it is right; -1: nothing in it
-    is. ``code`` int16[T, N] and ``score`` int64[T, N], a total or ``INFEASIBLE``, are of each row; ``winner``
-    int32[T, 2P] holds rows (node 1 is the root, leaf P + row is a row). ``histogram`` int32[T, CODES] counts
-    rows per code.
+    ``owner`` is the slot of the tree's group, or -1. ``used`` is the change log's length at its last use, and
+    ``synced`` the position in the log up to which it is right; -1: nothing in it is. ``code`` and ``score``,
+    a total or ``INFEASIBLE``, are of each row; ``winner`` holds rows (node 1 is the root, leaf P + row is a
+    row). ``histogram`` counts rows per code.
     """
 
     owner: np.ndarray = array(np.int32, "T")
@@ -160,17 +159,16 @@ class Groups(Table):
     Nothing has an entry per group and row, so thousands of groups keep their slots.
 
     What static plugins say is the same for many groups, so it is kept once per static part: ``static_part``
-    int32[G] is the part of a slot. ``static_code`` int16[S, N]. ``static_score`` int64[S, N] is the
-    total of the scores that are not normalised. ``static_raw`` float64[S, K, N] holds first the scores
-    that are normalised, then what was measured for terms and variances. ``static_position`` int32[S,
-    STATIC_MAX + 1] is the position in the profile of each static reason's filter.
+    is the part of a slot. ``static_code`` says why it refuses a row, 0 if it does not. ``static_score`` is the
+    total of the scores that are not normalised. ``static_raw`` holds first the scores that are normalised, then what was measured for terms
+    and variances. ``static_position`` is the position in the profile of each static reason's filter.
 
-    A normalised score that is the same on all rows ranks none of them, so it is skipped: ``raw_constant``
-    float64[S, RAWS_MAX] is its value, 0..100, NaN where it varies; ``raws_varying`` int32[S] how many vary;
-    ``static_constant`` int64[S] what the others add to every total.
+    A normalised score that is the same on all rows ranks none of them, so it is skipped: ``raw_constant`` is
+    its value, 0..100, NaN where it varies; ``raws_varying`` how many vary; ``static_constant`` what the
+    others add to every total.
 
-    ``tree_of`` int32[G] is the tree of a slot, or -1. ``raw_low`` and ``raw_high`` are the extremes over the
-    feasible rows, ``raw_low_count`` and ``raw_high_count`` how many rows have them.
+    ``tree_of`` is the tree of a slot, or -1. ``raw_low`` and ``raw_high`` are the extremes over the feasible
+    rows, ``raw_low_count`` and ``raw_high_count`` how many rows have them.
     """
 
     static_part: np.ndarray = array(np.int32, "G")
@@ -252,10 +250,10 @@ class Groups(Table):
 class EqualRows(Table):
     """Rows that are equal in everything that the scores of one static part read: ties alone decide.
 
-    ``row`` int32[N] and ``tie`` uint64[N] hold ``kept`` int64[1] rows in any order. ``at`` int32[N] is the
-    place of a row among them, or -1. ``part`` int64[1] is the static part. ``free_low`` and ``free_high``
-    int64[R] are the extremes of what is free on them. ``least`` int64[1]: a search that scores more rows than
-    this asks for a new set. ``rest`` int64[1]: how many more searches must ask before one is made.
+    ``row`` and ``tie`` hold ``kept`` rows in any order. ``at`` is the place of a row among them, or -1.
+    ``part`` is the static part. ``free_low`` and ``free_high`` are the extremes of what is free on them.
+    ``least``: a search that scores more rows than this asks for a new set. ``rest``: how many more searches
+    must ask before one is made.
     """
 
     row: np.ndarray = array(np.int32, "N")
@@ -272,19 +270,17 @@ class EqualRows(Table):
 class Bounds(Table):
     """What branch and bound knows of rows, and of blocks of ``SPAN`` rows.
 
-    Per resource column, for all groups: ``free_low`` and ``free_high`` int64[R, B], the extremes of what is
-    free in a block (the high one may be too high); ``free`` float32[R, N], the free share in percent, -1
-    without capacity; ``loss`` float32[R, N], 100 / capacity, or 0 without capacity; ``loss_low`` float32[R,
-    B], the smallest of a block.
-    Per static part: ``base`` float32[S, N], the score of a pod that asks for nothing, -inf where a static
-    filter refuses the row or it is among the equal rows; ``even`` float32[S, N], the whole score of
-    BalancedAllocation without the pod, before what it changes; ``best`` float32[S, B], the highest base of a
-    block; ``refused`` int32[S, B], how many of those that are looked at static filters refuse.
-    Per recent change of a row, i in the change log: ``recent_free``, ``recent_loss`` float32[R, RECENT_MAX],
-    the row's free share and loss, at i modulo ``RECENT_MAX``. ``recent`` int64[2]: from which i on they are
-    known, and before which; ``free`` is right up to there, too.
-    ``blocks_synced`` int64[1] and ``synced`` int64[S] are the positions in the change log up to which the
-    former and the latter are right; -1: nothing is.
+    Per resource column, for all groups: ``free_low`` and ``free_high``, the extremes of what is free in a
+    block (the high one may be too high); ``free``, the free share in percent, -1 without capacity; ``loss``,
+    100 / capacity, or 0 without capacity; ``loss_low``, the smallest of a block.
+    Per static part: ``base``, the score of a pod that asks for nothing, -inf where a static filter refuses
+    the row or it is among the equal rows; ``even``, the whole score of BalancedAllocation without the pod,
+    before what it changes; ``best``, the highest base of a block; ``refused``, how many of those that are
+    looked at static filters refuse.
+    Per recent change of a row, i in the change log: ``recent_free``, ``recent_loss``, the row's free share
+    and loss, at i modulo ``RECENT_MAX``. ``recent``: from which i on they are known, and before which;
+    ``free`` is right up to there, too. ``blocks_synced`` and ``synced`` are the positions in the change log
+    up to which the former and the latter are right; -1: nothing is.
     """
 
     free_low: np.ndarray = array(np.int64, "R", "B")
@@ -305,7 +301,7 @@ class Bounds(Table):
 
 
 class ChangeLog(Table):
-    """Rows changed, in order: ``rows`` int32[L], ``length`` int64[1]."""
+    """Rows changed, in order: the first ``length`` of ``rows``."""
 
     rows: np.ndarray = array(np.int32, "L")
     length: np.ndarray = array(np.int64, 1)
@@ -314,23 +310,21 @@ class ChangeLog(Table):
 class Placed(Table):
     """The kernel's output of one call: P pods, at most A attempts (an attempt is a slot's first use).
 
-    Per pod: ``row`` int32[P], -1 for no node; ``score`` int64[P], its total; ``devices`` int32[P], as bits.
-    Per slot: ``attempt_of`` int32[G], -1 for none yet. ``attempts_count`` int64[1]. ``stops`` uint8[G] is
-    input: 1 where the call ends with the first pod of the slot that finds no node. ``done`` int64[1]: how
-    many pods were tried.
-    The best rows of an attempt: ``top_row`` int32[A, TOP], ``top_score`` int64[A, TOP], and ``top_parts``
-    float64[A, TOP, SCORES_MAX] (normalised scores, terms, variances, scores by counts; without weights).
-    What the parts were computed from: ``top_requested`` int64[A, TOP, C], the columns ``explained_columns``
-    int32[C] of the best rows; ``extremes`` float64[A, EXTREMES_MAX, 2] over the feasible rows;
-    ``metrics`` int64[A, VARIANCES_MAX, 2], how many rows count in a variance, and their sum.
+    Per pod: ``row``, -1 for no node; ``score``, its total; ``devices``, as bits.
+    Per slot: ``attempt_of``, -1 for none yet, of ``attempts_count``. ``stops`` is input: 1 where the call ends
+    with the first pod of the slot that finds no node. ``done``: how many pods were tried.
+    The best rows of an attempt: ``top_row``, ``top_score``, and ``top_parts`` (normalised scores, terms,
+    variances, scores by counts; without weights).
+    What the parts were computed from: ``top_requested``, the columns ``explained_columns`` of the best rows;
+    ``extremes`` over the feasible rows; ``metrics``, how many rows count in a variance, and their sum.
     Two reason tables, 0 as of the first pod and 1 as of the first pod without a node: ``reason_code`` and
-    ``reason_count`` int32[A, 2, REASONS], filled from the front, code -1 behind.
-    ``exhausted`` uint8[A]: some pod of the attempt found no node, when the counters of its rules had the
-    versions ``version`` int64[A] in sum (``counting.version_of``). ``hopeless`` int32[A]: on how many rows
-    some filter refused the first of these whatever pods leave.
-    What the rules saw with a reason table: ``rule_high`` int32[A, 2, R], the highest count that passes; up to
-    ``DOMAINS_EXPLAINED`` domains with more, ``rule_domain`` int32[A, 2, R, D], filled from the front, -1
-    behind, with their counts ``rule_sum`` int32[A, 2, R, D]. R is the highest number of rules of a slot.
+    ``reason_count``, filled from the front, code -1 behind.
+    ``exhausted``: some pod of the attempt found no node, when the counters of its rules had the versions
+    ``version`` in sum (``counting.version_of``). ``hopeless``: on how many rows some filter refused the first
+    of these whatever pods leave.
+    What the rules saw with a reason table: ``rule_high``, the highest count that passes; up to
+    ``DOMAINS_EXPLAINED`` domains with more, ``rule_domain``, filled from the front, -1 behind, with their
+    counts ``rule_sum``. R is the highest number of rules of a slot.
     """
 
     row: np.ndarray = array(np.int32, "P")

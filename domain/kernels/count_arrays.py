@@ -10,8 +10,8 @@ from domain.kernels.tables import Table, array
 class Counters(Table):
     """What placed pods count by domain. C counters, T topologies, M masks of eligible rows, W rows.
 
-    ``domain`` int32[T, W] is the domain of a row, -1 where it has none, and ``-2 - d`` where it has none and
-    yet counts in domain d, as one of the domains that give a score its size. Counter c counts the rows of
+    ``domain`` is the domain of a row, -1 where it has none, and ``-2 - d`` where it has none and yet counts
+    in domain d, as one of the domains that give a score its size. Counter c counts the rows of
     ``eligible[mask[c]]``, all where the mask is -1, in the domains of topology ``topology[c]``: they stand in
     ``sums`` and ``has_nodes`` from ``first[c]`` on, ``length[c]`` of them. ``has_nodes`` says whether a
     domain has an eligible row: a minimum is taken over these. ``total`` is the sum of all domains,
@@ -42,7 +42,7 @@ class Effects(Table):
 
 
 class Bases(Table):
-    """Bases B (``bases``): ``fits`` uint8[B, N], ``total`` int64[B, N], ``synced`` int64[B] as in trees."""
+    """Bases B (``bases``): which rows fit, and their totals; ``synced`` as in trees."""
 
     fits: np.ndarray = array(np.uint8, "B", "N")
     total: np.ndarray = array(np.int64, "B", "N")
@@ -52,8 +52,8 @@ class Bases(Table):
 class RowBounds(Table):
     """Bounds by the row, kept from one turn of a group to its next. The first axis is the place K.
 
-    A slot's place is its number modulo K, so some slots may share one. ``owner`` int32[K] is the slot whose
-    bounds ``bound`` int16[K, N] are, negative where a row is refused. ``synced`` int64[K] as in trees.
+    A slot's place is its number modulo K, so some slots may share one. ``owner`` is the slot whose bounds
+    ``bound`` are, negative where a row is refused. ``synced`` as in trees.
     """
 
     owner: np.ndarray = array(np.int32, "K")

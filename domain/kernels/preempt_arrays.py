@@ -49,9 +49,9 @@ class PlacedPods(Table):
 
 
 class Band(Table):
-    """What pods below one priority hold: ``start`` int64[N] is the place of the first of them on a row.
+    """What pods below one priority hold: ``start`` is the place of the first of them on a row.
 
-    ``sums`` int64[R, N] is what those of a row request together.
+    ``sums`` is what those of a row request together.
     """
 
     start: np.ndarray = array(np.int64, "N")
@@ -84,12 +84,11 @@ class Asked(Table):
 class Rules(Table):
     """The rules over counters, Q of them, and what these count.
 
-    Layer 0 counts placed pods alone, layer 1 nominated ones too: the pod must pass both. ``layers`` int64[1]
-    is how many of them differ. Rule r counts in ``sums[layer]`` from ``first[r]`` on, ``length[r]`` domains.
+    Layer 0 counts placed pods alone, layer 1 nominated ones too: the pod must pass both. ``layers`` is how
+    many of them differ. Rule r counts in ``sums[layer]`` from ``first[r]`` on, ``length[r]`` domains.
     ``weight[k, r]`` is what a pod of class k adds, ``own[r]`` what the pod itself does. ``domain`` and
-    ``eligible`` are those of ``Counters``. ``least``, ``least_count`` and ``second`` int64[2, Q] are the
-    lowest count of a spread, how many domains have it, and the lowest of the others; ``domains`` int64[Q] how
-    many domains there are.
+    ``eligible`` are those of ``Counters``. ``least``, ``least_count`` and ``second`` are the lowest count of
+    a spread, how many domains have it, and the lowest of the others; ``domains`` how many domains there are.
     """
 
     kind: np.ndarray = array(np.int32, "Q")
@@ -129,7 +128,7 @@ class RowPlans(Table):
     ``state`` says what was found. The five criteria: how many victims violate a budget, the highest priority
     of a victim, the sum of their priorities, how many they are, and the earliest start of those of the
     highest priority. ``touched`` has bit b % 64 set where some pod that could be evicted is in budget b.
-    ``used`` int64[U], ``cut`` int64[Q], ``moved`` uint8[Q] and ``promised`` int64[2] are memory.
+    ``used``, ``cut``, ``moved`` and ``promised`` are memory.
     """
 
     state: np.ndarray = array(np.uint8, "N")

@@ -73,6 +73,15 @@ def test_few_slots_change_nothing(scenario: Scenario, slots: int, cached: int) -
         pair.run()
 
 
+@settings(oracle_settings, max_examples=examples(60))
+@given(scenario=scenarios())
+def test_slots_that_grow_change_nothing(scenario: Scenario) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slots_module, "_SLOTS_FIRST", 1)
+        patch.setattr(slots_module, "_SLOTS_GROWTH", 2)
+        Pair(World(scenario)).run()
+
+
 @settings(oracle_settings, max_examples=examples(100))
 @given(scenario=scenarios(groups_max=4))
 def test_a_short_change_log_changes_nothing(scenario: Scenario) -> None:
