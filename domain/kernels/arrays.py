@@ -159,9 +159,10 @@ class Groups(Table):
     Nothing has an entry per group and row, so thousands of groups keep their slots.
 
     What static plugins say is the same for many groups, so it is kept once per static part: ``static_part``
-    is the part of a slot. ``static_code`` says why it refuses a row, 0 if it does not. ``static_score`` is the
-    total of the scores that are not normalised. ``static_raw`` holds first the scores that are normalised, then what was measured for terms
-    and variances. ``static_position`` is the position in the profile of each static reason's filter.
+    is the part of a slot. ``static_code`` says why it refuses a row, 0 if it does not. ``static_score`` is
+    the total of the scores that are not normalised. ``static_raw`` holds first the scores that are
+    normalised, then what was measured for terms and variances. ``static_position`` is the position in the
+    profile of each static reason's filter.
 
     A normalised score that is the same on all rows ranks none of them, so it is skipped: ``raw_constant`` is
     its value, 0..100, NaN where it varies; ``raws_varying`` how many vary; ``static_constant`` what the
@@ -311,8 +312,8 @@ class Placed(Table):
     """The kernel's output of one call: P pods, at most A attempts (an attempt is a slot's first use).
 
     Per pod: ``row``, -1 for no node; ``score``, its total; ``devices``, as bits.
-    Per slot: ``attempt_of``, -1 for none yet, of ``attempts_count``. ``stops`` is input: 1 where the call ends
-    with the first pod of the slot that finds no node. ``done``: how many pods were tried.
+    Per slot: ``attempt_of``, -1 for none yet, of ``attempts_count``. ``stops`` is input: 1 where the call
+    ends with the first pod of the slot that finds no node. ``done``: how many pods were tried.
     The best rows of an attempt: ``top_row``, ``top_score``, and ``top_parts`` (normalised scores, terms,
     variances, scores by counts; without weights).
     What the parts were computed from: ``top_requested``, the columns ``explained_columns`` of the best rows;
