@@ -1,7 +1,7 @@
 """The placing of one cycle: candidates go to the kernel, and its rows become verdicts that are counted.
 
 Where this worker holds some of the shards only, candidates are tried twice: on its home nodes first, and
-those that find none there on all nodes.
+those that find none there on all nodes. Groups that prefer some nodes are tried on all nodes alone.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ class Placer:
     def place(self, candidates: Sequence[Tried], *, above: int | None = None) -> None:
         """Place the candidates, one after another: on the best home node, else on the best of all nodes.
 
-        Others of the priority ``above`` come behind them. Where pods may preempt, each priority is done with
-        before the next: else one that finds no home node would evict who was placed there behind it.
+        Others of the priority ``above`` come behind them. Where there are home nodes, each priority is done
+        with before the next: else a lower one would take a home node before a pod that looks at all nodes.
         """
-        bands = by_priority(candidates) if self._preempts and self._slots.homes.divide else [candidates]
+        bands = by_priority(candidates) if self._slots.homes.divide else [candidates]
         for band, behind in zip_longest(bands, bands[1:]):
             self._place_band(band, above if behind is None else behind[0][1].template.priority)
 
@@ -206,10 +206,13 @@ class Placer:
                 programs[group.key] = program
             tried.append((key, group))
             end += 1
-        return (self._with_room(tried, programs) if self._is_home else tried), programs, end
+        return (self._for_homes(tried, programs) if self._is_home else tried), programs, end
 
-    def _with_room(self, tried: Sequence[Tried], programs: Mapping[GroupKey, Program]) -> list[Tried]:
-        """Leave out those for which no home node has room: to be refused by each of them takes far longer."""
+    def _for_homes(self, tried: Sequence[Tried], programs: Mapping[GroupKey, Program]) -> list[Tried]:
+        """Leave out groups that prefer some nodes, and those for which no home node has room.
+
+        To be refused by each home node takes far longer than to be left out here.
+        """
         groups, fits = self._slots.groups, np.zeros(len(programs), dtype=np.uint8)
         slots = [program.slot for program in programs.values()]
         placing.could_fit(
@@ -221,8 +224,12 @@ class Placer:
             fits,
         )
         found = zip(programs.items(), fits.tolist(), strict=True)
-        roomy = {key for (key, program), fit in found if fit and not program.static.refuses_all}
-        return [each for each in tried if each[1].key in roomy]
+        left = {
+            key
+            for (key, program), fits_one in found
+            if fits_one and not program.static.refuses_all and not program.static.prefers
+        }
+        return [each for each in tried if each[1].key in left]
 
     def _take_over(
         self,

@@ -57,7 +57,8 @@ class StaticPart:
     normalised over all nodes must be computed again. ``extremes`` are those of normalised scores, by their
     place, that are the same on all rows. ``called`` is the last call of the kernel that used it.
     ``is_home``: it refuses all nodes but those at home, ``domain``: all but those in it.
-    ``refuses_all``: no node passes its filters. ``index`` is its place in the arrays; one that another part
+    ``refuses_all``: no node passes its filters. ``prefers``: its static scores differ between nodes, whether
+    these pass or not. ``index`` is its place in the arrays; one that another part
     took before is computed again. ``columns`` remembers ``Program.columns`` by the names of the resources
     that must be free.
     """
@@ -72,6 +73,7 @@ class StaticPart:
         "index",
         "is_home",
         "key",
+        "prefers",
         "reasons",
         "refuses_all",
         "users_count",
@@ -81,7 +83,7 @@ class StaticPart:
     def __init__(self, key: StaticKey) -> None:
         self.key = key
         self.is_home, self.domain = key[2:]
-        self.refuses_all = False
+        self.refuses_all = self.prefers = False
         self.index = -1
         self.called = 0
         self.columns: dict[tuple[str, ...], tuple[int, ...]] = {}
@@ -325,4 +327,6 @@ def find_constants(program: Program, groups: kernel.Groups, count: int) -> None:
     totals = groups.static_score[part, :count] + groups.static_constant[part]
     is_whole = not (totals & (kernel.TOTAL_ONE - 1)).any() and totals.min(initial=0) >= 0
     groups.static_whole[part] = is_whole and totals.max(initial=0) < _WHOLE_MAX
-    groups.raws_varying[part] = len(program.plan.normalised_scores) - len(program.static.extremes)
+    varying = len(program.plan.normalised_scores) - len(program.static.extremes)
+    groups.raws_varying[part] = varying
+    program.static.prefers = bool(varying or (totals != totals[:1]).any())

@@ -9,6 +9,7 @@ import hashlib
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 
 import msgspec
 
@@ -42,6 +43,10 @@ RULES = (
     "topology-spread", "topology-spread-missing-label",
     "pod-affinity", "pod-anti-affinity", "existing-pod-anti-affinity",
 )  # fmt: skip
+STATIC_SCORES = {
+    "FirstFit", "ImageLocality", "LoadVariationRiskBalancing", "NodeAffinity", "NodeResourcesAllocatable",
+    "Peaks", "TaintToleration",
+}  # fmt: skip
 BETWEEN_PODS = {"PodTopologySpread": "spread", "InterPodAffinity": "affinity"}
 
 
@@ -209,14 +214,34 @@ class Oracle:
     # ------------------------------------------------------------------------------------------- cycle
 
     def cycle(self) -> list[Look]:
-        """Try every waiting pod, one after another: on home nodes, and who found none there on all."""
+        """Try every waiting pod, one after another.
+
+        Where some nodes are home, each priority is tried there first, then on all: pods that found no home
+        node, and those whose static scores differ between nodes.
+        """
         waiting = [pod for pod in self.pods.values() if not pod.node and pod.spec.key not in self.promised]
         waiting.sort(key=lambda pod: (-pod.spec.template.priority, pod.arrival))
+        if not self.home or len(self.home) == len(self.nodes):
+            return [self._try(pod) for pod in waiting]
         looks = []
-        if self.home and len(self.home) < len(self.nodes):
-            looks = [look for look in (self._try(pod, self.home) for pod in waiting) if look.node]
-            waiting = [pod for pod in waiting if not pod.node]
-        return [*looks, *(self._try(pod) for pod in waiting)]
+        for _, band in groupby(waiting, key=lambda pod: pod.spec.template.priority):
+            pods = list(band)
+            at_home = [self._try(pod, self.home) for pod in pods if not self.prefers(pod)]
+            looks += [look for look in at_home if look.node]
+            looks += [self._try(pod) for pod in pods if not pod.node]
+        return looks
+
+    def prefers(self, pod: OraclePod) -> bool:
+        """Return whether some static score rates nodes differently, be they feasible or not."""
+        profile = self.profiles.get(pod.spec.template.profile)
+        if profile is None:
+            return False
+        every = self._survey(pod)
+        static = msgspec.structs.replace(
+            profile, scores=[use for use in profile.scores if use.name in STATIC_SCORES]
+        )
+        parts, _ = rate(static, pod.spec.template, every, every, {})
+        return any(len(set(of_node.values())) > 1 for of_node in parts.values())
 
     def _try(self, pod: OraclePod, among: Collection[str] | None = None) -> Look:
         look = self.look(pod, among)

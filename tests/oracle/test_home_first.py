@@ -16,6 +16,8 @@ from domain.cycle.schedule import Scheduler
 from domain.cycle.slots import GroupSlots
 from domain.cycle.verdicts import CycleResult, Placement
 from domain.model.events import Event, NodeUpserted, PodUpserted
+from domain.model.pods import NodeAffinity, NodeSelectorTerm, PreferredTerm, Requirement
+from domain.model.profiles import BUILT_IN_PROFILES
 from tests.depth import examples, some
 from tests.oracle.crowd_pair import CrowdPair
 from tests.oracle.crowds import size_of
@@ -183,3 +185,37 @@ def test_who_finds_no_node_is_told_of_all_nodes() -> None:
     (attempt,) = result.attempts
     assert attempt.nodes_home is msgspec.UNSET
     assert attempt.reasons_at_failure == {"insufficient:cpu": 4}
+
+
+def _prefers_fast() -> NodeAffinity:
+    return NodeAffinity(
+        preferred=(PreferredTerm(100, NodeSelectorTerm((Requirement("disk", "In", ("fast",)),))),)
+    )
+
+
+@pytest.mark.parametrize("prefers", [True, False])
+def test_a_group_that_prefers_some_nodes_looks_at_all_of_them(prefers: bool) -> None:
+    """The node with the label has room for all, and is not home: names, and so shards, decide nothing."""
+    affinity = _prefers_fast() if prefers else None
+    scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
+    scheduler.own({0}, 2)
+    scheduler.fold(NodeUpserted(node("slow", cpu=8_000)), 0)
+    scheduler.fold(NodeUpserted(node("fast", cpu=8_000, labels={"disk": "fast"})), 1)
+    for i in range(6):
+        asked = template(1_000, node_affinity=affinity, profile="default-scheduler")
+        scheduler.fold(PodUpserted(pod(f"p{i}", asked)))
+    result = scheduler.cycle()
+    assert {each.node for each in result.verdicts} == {"fast" if prefers else "slow"}
+
+
+def test_lower_priority_takes_no_home_node_before_a_group_that_looks_at_all() -> None:
+    scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
+    scheduler.own({0}, 2)
+    scheduler.fold(NodeUpserted(node("fast", cpu=1_000, labels={"disk": "fast"})), 0)
+    scheduler.fold(NodeUpserted(node("slow", cpu=1_000)), 1)
+    low = template(1_000, profile="default-scheduler", priority=1)
+    high = template(1_000, profile="default-scheduler", priority=2, node_affinity=_prefers_fast())
+    scheduler.fold(PodUpserted(pod("low", low)))
+    scheduler.fold(PodUpserted(pod("high", high)))
+    where = {each.pod.key: each.node for each in scheduler.cycle().verdicts if isinstance(each, Placement)}
+    assert where == {"default/high": "fast", "default/low": "slow"}
