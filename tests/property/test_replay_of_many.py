@@ -17,10 +17,10 @@ from tests.property.site import Producer
 from tests.property.team import Team, audit
 
 
-def live(seed: int, rounds: int = 24) -> Team:
+def live(seed: int, rounds: int = 24, producing: type[Producer] = Producer) -> Team:
     """Let two or three workers live a day: they begin, take and give shards, die, and are late."""
     team, random = Team([0, 1, 2]), Random(seed)
-    producer = Producer(random, shards=3)
+    producer = producing(random, shards=3)
     mark(team)
     for number in range(rounds):
         team.rest()
