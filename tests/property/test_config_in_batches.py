@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from random import Random
 
 import pytest
 
@@ -22,10 +21,9 @@ from tests.builders import (
     profile_manifest,
 )
 from tests.depth import some
-from tests.property.replays import replay
+from tests.property.replays import live, replay
 from tests.property.site import Producer, Site
 from tests.property.team import AT_MS, budget_manifest
-from tests.property.test_replay_of_many import live
 
 GANG = "scheduling.x-k8s.io/pod-group"
 
