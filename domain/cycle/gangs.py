@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,7 +43,7 @@ class GangLine(Line):
     @property
     def size(self) -> int:
         """How many pods have their turn with it."""
-        return self.gang.waiting_count
+        return self.gang.status.waiting_count
 
     def work(self, works: Works) -> int:
         """Return the work of its turn, but for that of the first of its groups."""
@@ -51,25 +52,55 @@ class GangLine(Line):
         return others + sum(works.of_pod(group) * group.pods_count for group in groups)
 
 
+class GangStatus(NamedTuple):
+    """What decides, beside the nodes, whether the waiting members of a gang are tried and may be placed.
+
+    ``placed`` are the members that have a node and count; ``elsewhere_count`` have one and are of shards of
+    other workers: they do not count. To ``promised_count`` a node is promised: while there are any, none of
+    the ``waiting_count`` that wait is tried.
+    """
+
+    spec: PodGroup | None
+    placed: Sequence[PodEntry]
+    elsewhere_count: int
+    promised_count: int
+    waiting_count: int
+
+    @property
+    def lacking_count(self) -> int:
+        """How many more members must find a node, so that any may keep it."""
+        return 0 if self.spec is None else self.spec.min_member - len(self.placed)
+
+    @property
+    def reason(self) -> str:
+        """Why none of those that wait is tried: a code, "" where they are."""
+        if self.spec is None:
+            return "gang-unknown"
+        if self.promised_count:
+            return "gang-promised"
+        if self.waiting_count > gang_members_max:
+            return "gang-too-large"
+        return "gang-incomplete" if self.waiting_count < self.lacking_count else ""
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What decides whether enough of its members find a node."""
+        return self.spec, len(self.placed), self.waiting_count
+
+
 class Gang:
     """The waiting members of a gang, as groups of equal ones.
 
     Attributes
     ----------
-    placed : list of PodEntry
-        The members that have a node and count.
-    elsewhere_count : int
-        Members that have a node, of shards of other workers: they do not count.
-    promised_count : int
-        Members to which a node is promised. While there are any, none of those that wait is tried.
-    reason : str
-        Why none of those that wait is tried: a code, "" where they are.
+    status : GangStatus
+        Where it stood when pods were drawn last, or it was parked since. To look (``look``) changes nothing.
     is_parked, is_woken, failures, due_ms
         As of a group, but for all of the gang.
     failing_since_ms : int or None
         Log time of the first failed attempt since members were placed.
     tried_as : tuple
-        ``shape`` after the last attempt.
+        The shape of its status after the last attempt.
     tried_in : dict
         The domains in which it was tried since it was parked last.
     """
@@ -78,10 +109,8 @@ class Gang:
         self.key = key
         self.groups: dict[GroupKey, WaitingGroup] = {}
         self.line = GangLine(key.partition("/")[0], group, self)
-        self.spec: PodGroup | None = None
-        self.placed: list[PodEntry] = []
-        self.reason = ""
-        self.priority = self.arrival = self.waiting_count = self.elsewhere_count = self.promised_count = 0
+        self.status = GangStatus(None, [], 0, 0, 0)
+        self.priority = self.arrival = 0
         self.is_parked = self.is_woken = False
         self.failures = self.due_ms = 0
         self.failing_since_ms: int | None = None
@@ -94,14 +123,29 @@ class Gang:
         return [group for group in self.groups.values() if group.lines and not group.held_by_itself]
 
     @property
-    def is_active(self) -> bool:
-        """Whether it is tried in its turn."""
-        return not (self.reason or self.is_parked) and self.waiting_count > 0
+    def spec(self) -> PodGroup | None:
+        """What its PodGroup asks for; None: there is none."""
+        return self.status.spec
+
+    @property
+    def placed(self) -> Sequence[PodEntry]:
+        """The members that have a node and count."""
+        return self.status.placed
+
+    @property
+    def reason(self) -> str:
+        """Why none of those that wait is tried: a code, "" where they are."""
+        return self.status.reason
 
     @property
     def lacking_count(self) -> int:
         """How many more members must find a node, so that any may keep it."""
-        return 0 if self.spec is None else self.spec.min_member - len(self.placed)
+        return self.status.lacking_count
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is tried in its turn."""
+        return not (self.reason or self.is_parked) and self.status.waiting_count > 0
 
     @property
     def lacks_nodes(self) -> bool:
@@ -114,11 +158,6 @@ class Gang:
         placed = (entry.spec.template.priority for entry in self.placed)
         return min(chain((group.template.priority for group in self.ready), placed))
 
-    @property
-    def shape(self) -> tuple[object, ...]:
-        """What decides, beside the nodes, whether enough of its members find one."""
-        return self.spec, len(self.placed), self.waiting_count
-
     def members(self) -> list[Tried]:
         """Return the members to be tried, by (priority, arrival)."""
         found = [
@@ -130,30 +169,28 @@ class Gang:
         found.sort(key=lambda each: each[:2])
         return [(key, group) for _, _, key, group in found]
 
-    def renew(self, state: ClusterState) -> None:
-        """Look again who waits, who is placed, and whether they can be tried."""
-        self.spec = state.config.gang(self.key)
-        self.placed, self.elsewhere_count = state.index.gangs.placed(self.key, state.pods, state.own)
+    def look(self, state: ClusterState) -> GangStatus:
+        """Return where it stands now: who waits, who is placed. Cost: O(members)."""
+        placed, elsewhere_count = state.index.gangs.placed(self.key, state.pods, state.own)
         promised = state.nominations.of_gang(self.key)
-        self.promised_count = sum(state.is_own_promise(each) for each in promised)
+        return GangStatus(
+            spec=state.config.gang(self.key),
+            placed=placed,
+            elsewhere_count=elsewhere_count,
+            promised_count=sum(state.is_own_promise(each) for each in promised),
+            waiting_count=sum(group.pods_count for group in self.ready),
+        )
+
+    def renew(self, state: ClusterState) -> None:
+        """Take over where it stands now."""
+        self.status = self.look(state)
         self.groups = {key: group for key, group in self.groups.items() if group.lines}
         ready = self.ready
-        self.waiting_count = sum(group.pods_count for group in ready)
         self.priority = max((group.template.priority for group in ready), default=0)
         lines = chain.from_iterable(group.lines.values() for group in ready)
         self.arrival = min((line.oldest() for line in lines), default=0)
         if ready:
             self.line.group = ready[0]
-        self.reason = self._why_not()
-
-    def _why_not(self) -> str:
-        if self.spec is None:
-            return "gang-unknown"
-        if self.promised_count:
-            return "gang-promised"
-        if self.waiting_count > gang_members_max:
-            return "gang-too-large"
-        return "gang-incomplete" if self.waiting_count < self.lacking_count else ""
 
     def seen(self, found_count: int = 0, missing: str = "", *, domain: str = "", at_ms: int = 0) -> GangSeen:
         """Return what an attempt saw of it. ``missing`` is the first member that found no node."""
@@ -165,11 +202,11 @@ class Gang:
             name=self.key,
             min_member=spec.min_member,
             placed_count=len(self.placed),
-            waiting_count=self.waiting_count + self.promised_count,
+            waiting_count=self.status.waiting_count + self.status.promised_count,
             found_count=found_count,
             missing=missing,
             domain=domain,
-            elsewhere_count=self.elsewhere_count,
+            elsewhere_count=self.status.elsewhere_count,
             late_seconds=waited_s if limit_s is not None and waited_s >= limit_s > 0 else 0,
         )
 
@@ -223,6 +260,8 @@ class Gangs:
         self.is_put_off = False
         self.backing_off = Dues(self._backs_off)
         self._short: dict[str, None] = {}  # gangs that wait for room anywhere
+        self._asked: dict[str, tuple[bool, int]] = {}  # gangs that changed since pods were drawn: see ``ask``
+        self._turns_count = self._outdated_count = 0  # of all of these
 
     def join(self, group: WaitingGroup) -> None:
         """Let a new group of members wait with its gang, if it has one."""
@@ -233,20 +272,59 @@ class Gangs:
             group.gang = self.known[key]
             group.gang.groups[group.key] = group
 
-    @property
-    def has_changed(self) -> bool:
-        """Whether any is to be looked at again."""
-        return bool(self.changed or self._state.index.gangs.changed)
+    def _take_changed(self) -> list[str]:
+        """Return the gangs that changed since this was asked last."""
+        of_state = self._state.index.gangs.changed
+        changed = [*{**self.changed, **of_state}]
+        self.changed.clear()
+        of_state.clear()
+        return changed
+
+    def ask(self) -> tuple[bool, int]:
+        """Say whether any gang that changed has a turn, and how many lines of these stand as they did before.
+
+        To ask decides nothing, since a replay does not ask when its worker did: what holds a gang between
+        two draws of pods, and no longer, is as if it had never been.
+        """
+        for key in self._take_changed():
+            self._forget_answer(key)
+            if (gang := self.known.get(key)) is not None:
+                lines = chain.from_iterable(group.lines.values() for group in gang.groups.values())
+                count = sum(line.entry is not None for line in (gang.line, *lines))
+                self._asked[key] = has_turn, count = self._will_have_turn(gang), count
+                self._turns_count += has_turn
+                self._outdated_count += count
+        return self._turns_count > 0, self._outdated_count
+
+    def _forget_answer(self, key: str) -> None:
+        had_turn, count = self._asked.get(key, (False, 0))
+        self._asked[key] = False, 0
+        self._turns_count -= had_turn
+        self._outdated_count -= count
+
+    def _will_have_turn(self, gang: Gang) -> bool:
+        """Say whether a gang, or the pods of it that have to be told why they wait, have a turn next."""
+        status = gang.look(self._state)
+        reason = status.reason
+        for group in gang.groups.values():
+            held_by = group.held_with(reason)
+            is_news = held_by != group.held_by and not group.held_by_itself
+            if held_by and (is_news or any(line.fresh for line in group.lines.values())) and group.lines:
+                return True
+        if reason or not status.waiting_count:
+            return False
+        if not gang.is_parked or gang.has_fresh:
+            return True
+        return status.shape != gang.tried_as and not gang.is_woken and gang.due_ms <= self._now_ms
 
     def renew(self) -> Iterator[WaitingGroup]:
         """Look again at the gangs that changed: who is complete has a turn, the pods of others are held.
 
         Yields the groups that something else holds than before, or nothing.
         """
-        of_state = self._state.index.gangs.changed
-        changed = {**self.changed, **of_state}
-        self.changed.clear()
-        of_state.clear()
+        changed = [*dict.fromkeys([*self._asked, *self._take_changed()])]
+        self._asked.clear()
+        self._turns_count = self._outdated_count = 0
         for gang in [self.known[key] for key in changed if key in self.known]:
             gang.renew(self._state)
             if not (gang.groups and gang.lacks_nodes):
@@ -262,7 +340,7 @@ class Gangs:
                     yield group
             if gang.reason or gang.has_fresh:
                 self.activate(gang)
-            elif gang.shape != gang.tried_as:
+            elif gang.status.shape != gang.tried_as:
                 self.wake(gang)
             self._lines[gang.line] = None
 
@@ -272,7 +350,7 @@ class Gangs:
         With ``is_short`` none of them was tried, for want of room anywhere.
         """
         gang.renew(self._state)
-        gang.tried_as = gang.shape
+        gang.tried_as = gang.status.shape
         gang.tried_in.clear()
         gang.is_parked = True
         if placed_any:

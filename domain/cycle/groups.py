@@ -225,7 +225,11 @@ class WaitingGroup:
 
     def hold_with(self, reason: str) -> None:
         """Hold the pods for what their gang lacks ("": nothing), beside what they lack themselves."""
-        self.held_by = self.held_by_itself or ((reason,) if reason else ())
+        self.held_by = self.held_with(reason)
+
+    def held_with(self, reason: str) -> tuple[str, ...]:
+        """Return what ``hold_with`` would hold them by."""
+        return self.held_by_itself or ((reason,) if reason else ())
 
     def _hold(self) -> tuple[str, ...]:
         """Return the reason codes that keep every pod of the group from being tried."""

@@ -21,6 +21,10 @@ class LineUp:
         """Whether any line has a turn to come, as far as those that changed are in their places."""
         return bool(self._waiting)
 
+    def __len__(self) -> int:
+        """How many have one. Cost: O(namespaces)."""
+        return sum(map(len, self._waiting.values()))
+
     def settle(self) -> None:
         """Bring the lines that changed to their places."""
         came: dict[str, list[Candidate]] = {}

@@ -328,25 +328,26 @@ class Queue:
 
     @property
     def has_work(self) -> bool:
-        """Whether any pod has a turn to come."""
-        self._settle(draws=False)
-        return bool(self._lines or self._newly_held)
+        """Whether any pod has a turn to come. To ask decides nothing: a replay does not ask."""
+        self._looked_at |= self._changed
+        self._lines.settle()
+        has_turn, outdated = self.gangs.ask()
+        return (
+            has_turn
+            or bool(self._newly_held)
+            or (len(self._lines) > outdated if outdated else bool(self._lines))
+        )
 
-    def _settle(self, *, draws: bool) -> None:
-        """Bring the lines that changed to their places; to draw, have fresh pods wake their parked groups.
-
-        Who only asks for work wakes none: a replay does not ask when its worker did.
-        """
-        for group in self.gangs.renew() if self.gangs.has_changed else ():
+    def _settle(self) -> None:
+        """Bring the lines that changed to their places, and have fresh pods wake their parked groups."""
+        for group in self.gangs.renew():
             self._newly_held.pop(group.key, None)
             if group.held_by:  # it is to be told why, though no pod of it may be fresh
                 self._newly_held[group.key] = None
-        self._looked_at |= self._changed
-        if draws:
-            for group in {line.group: None for line in self._looked_at if line.fresh and line.group.parked}:
-                if self._is_outdated(group):
-                    self._activate(group)
-            self._looked_at.clear()
+        lines, self._looked_at = self._looked_at | self._changed, {}
+        for group in {line.group: None for line in lines if line.fresh and line.group.parked}:
+            if self._is_outdated(group):
+                self._activate(group)
         self._lines.settle()
 
     def _is_outdated(self, group: WaitingGroup) -> bool:
@@ -366,7 +367,7 @@ class Queue:
         room was only taken away since. They wait for their turn like any other, though they are only refused
         then. A group that is held because its profile changed is told without a fresh pod, too.
         """
-        self._settle(draws=True)
+        self._settle()
         # When gangs were looked at, and so in which order these came here, depends on where a batch was cut.
         newly_held = sorted(self._newly_held, key=lambda which: self.groups[which].oldest())
         held: dict[GroupKey, list[str]] = {which: [] for which in newly_held}

@@ -123,7 +123,8 @@ signatures_cached_max = 50_000  # what is derived from a signature and made agai
 label_keys_idle_max = 32  # label keys by which pods are still told apart, though no selector mentions them
 profiles_max = 1_000  # in force at the same time
 priority_classes_max = 1_000  # in force at the same time
-config_objects_max = 100_000  # of each other kind, in force at the same time
+config_objects_of_namespace_max = 20_000  # of each other kind, in force at the same time in one namespace
+config_objects_max = 500_000  # of each other kind, in all namespaces
 config_gone_max = 10_000  # objects that are gone and remembered, so that a late duplicate stays late
 resource_names_max = 512  # of all nodes together: a column over all nodes each; a dozen are berth's own
 
@@ -156,6 +157,7 @@ assert cpu_milli_max <= resource_value_max
 assert counted_weight_max * counted_pods_max < 2**31
 assert usage_window_seconds_min <= usage_window_seconds <= usage_window_seconds_max
 assert usage_samples_max > 1
+assert 10 * config_objects_of_namespace_max <= config_objects_max
 assert poll_records_max <= batch_records_max
 assert event_bytes_max < unpacked_poll_bytes_max <= unpacked_batch_bytes_max <= unpacked_held_bytes_max
 assert events_per_request_max * 64 <= request_bytes_max

@@ -19,6 +19,7 @@ from domain.model.events import ConfigDeleted, ConfigEvent, ConfigUpserted, PodU
 from domain.model.limits import (
     config_gone_max,
     config_objects_max,
+    config_objects_of_namespace_max,
     priority_classes_max,
     signatures_cached_max,
 )
@@ -28,6 +29,7 @@ from domain.model.signature import signature
 from domain.state.changes import Change, ConfigChanged, PodResolved, Refused, Skipped
 from domain.state.pod_index import PodIndex
 from domain.state.pods import PodEntry
+from domain.state.remembering import Remembered
 from domain.state.selecting import Selectors
 from domain.state.versions import is_older, is_stale, newer_of, skip_reason
 
@@ -49,8 +51,9 @@ class Config:
         self.known: dict[tuple[str, str, str], ConfigObject] = {}
         self.priorities = Priorities()
         self.selectors = Selectors(index)
-        self._counts: Counter[str] = Counter()  # of those in force, by kind
-        self._gone: dict[tuple[str, str, str], None] = {}  # the one that went first comes first
+        self._counts: Counter[tuple[str, str]] = Counter()  # of those in force, by kind and namespace
+        self._totals: Counter[str] = Counter()  # by kind
+        self._gone = Remembered[tuple[str, str, str], None]()
 
     def fold(self, event: ConfigEvent, pods: Mapping[str, PodEntry]) -> tuple[Change, ...]:
         """Take an event whose object was checked; pods that waited for it have what they were missing.
@@ -95,15 +98,22 @@ class Config:
         known = self.known.get((event.kind, event.namespace, event.name))
         if known is not None and is_stale(event.resource_version, known.resource_version):
             return (Skipped(skip_reason(event.resource_version, known.resource_version)),)
-        bound_name = "priority_classes_max" if event.kind == PRIORITY_CLASS else "config_objects_max"
-        bound = priority_classes_max if event.kind == PRIORITY_CLASS else config_objects_max
-        in_force = self._counts[event.kind]
-        if in_force >= bound and (known is None or known.content is None):
-            message = f"{in_force} of kind {event.kind} are in force; allowed are {bound} ({bound_name})"
-            return (Refused("object.metadata.name", message),)
+        is_new = known is None or known.content is None
+        if is_new and (why := self._why_too_many(event.kind, event.namespace)):
+            return (Refused("object.metadata.name", why),)
         before = None if known is None else known.resource_version
         newest = newer_of(event.resource_version, before)
         return self._change(event, event.content, newest)
+
+    def _why_too_many(self, kind: str, namespace: str) -> str:
+        """Say why there may be no further object, "" where there may: each namespace has its own bound."""
+        in_namespace, total = self._counts[kind, namespace], self._totals[kind]
+        if namespace and in_namespace >= config_objects_of_namespace_max:
+            bound = f"{config_objects_of_namespace_max} (config_objects_of_namespace_max)"
+            return f"{in_namespace} of kind {kind} are in force in namespace {namespace}; allowed are {bound}"
+        name = "priority_classes_max" if kind == PRIORITY_CLASS else "config_objects_max"
+        most = priority_classes_max if kind == PRIORITY_CLASS else config_objects_max
+        return f"{total} of kind {kind} are in force; allowed are {most} ({name})" if total >= most else ""
 
     def _delete(self, event: ConfigDeleted) -> tuple[Change, ...]:
         known = self.known.get((event.kind, event.namespace, event.name))
@@ -125,23 +135,26 @@ class Config:
         if thing == self.known.get(thing.key):
             return (Skipped(),)
         self._put(thing)
-        if len(self._gone) <= config_gone_max:
-            return (ConfigChanged(thing),)
-        kind, namespace, name = next(iter(self._gone))
-        forgotten = ConfigObject(kind=kind, namespace=namespace, name=name, content=None)
-        self._put(forgotten)
-        return (ConfigChanged(thing), ConfigChanged(forgotten))
+        changes = [ConfigChanged(thing)]
+        if len(self._gone) > config_gone_max:
+            for kind, namespace, name in sorted(self._gone.make_room(config_gone_max)):
+                forgotten = ConfigObject(kind=kind, namespace=namespace, name=name, content=None)
+                self._put(forgotten)
+                changes.append(ConfigChanged(forgotten))
+        return tuple(changes)
 
     def _put(self, thing: ConfigObject) -> None:
         before = self.known.pop(thing.key, None)
-        self._counts[thing.kind] += (thing.content is not None) - (
-            before is not None and before.content is not None
-        )
-        self._gone.pop(thing.key, None)
+        change = (thing.content is not None) - (before is not None and before.content is not None)
+        self._totals[thing.kind] += change
+        self._counts[thing.kind, thing.namespace] += change
+        if not self._counts[thing.kind, thing.namespace]:
+            del self._counts[thing.kind, thing.namespace]
+        self._gone.drop(thing.namespace, thing.key)
         if not thing.is_forgotten:
             self.known[thing.key] = thing
             if thing.content is None:
-                self._gone[thing.key] = None
+                self._gone.put(thing.namespace, thing.key, None)
         if thing.kind == PRIORITY_CLASS:
             assert thing.content is None or isinstance(thing.content, PriorityClass)
             self.priorities.put(thing.name, thing.content)

@@ -11,7 +11,7 @@ from domain.model.limits import read_ahead_records_max
 from domain.state.cluster import ClusterState
 from services.codec.decode import Decoded, Decoder
 from services.ports.inbox import InboxRecord
-from services.ports.log import CONFIG_TOPIC, Record, TopicPartition
+from services.ports.log import Record, TopicPartition
 from services.worker.book import Book
 
 _NOBODY = -(2**31)
@@ -67,7 +67,7 @@ class Ahead:
         """Forget the first records: they are folded. ``handed`` are new ones."""
         count -= (handed_count := min(count, len(self.handed)))
         self.handed = [*self.handed[handed_count:], *handed]
-        if count and self.records[count - 1].topic == CONFIG_TOPIC:
+        if count and changes_plans(self._decoded[count - 1].event):
             self._priorities.clear()  # priority classes may be others now
         del self.records[:count], self._decoded[:count], self._priorities[:count]
 
@@ -115,6 +115,16 @@ class Ahead:
         assert isinstance(decoded.event, PodUpserted)
         known = self._state.pods.get(decoded.event.pod.key)
         return known is None or known.spec.uid != decoded.event.pod.uid
+
+
+def changes_plans(event: Event | ProfileEvent | None) -> bool:
+    """Say whether an event changes how pods are planned that come after it: a profile, a priority class.
+
+    It is a batch of its own. All other configuration changes what pods find, as nodes do.
+    """
+    if isinstance(event, ConfigUpserted | ConfigDeleted):
+        return event.kind == PRIORITY_CLASS
+    return isinstance(event, ProfileEvent)
 
 
 def is_of_use(event: Event | ProfileEvent | None, state: ClusterState) -> bool:

@@ -25,7 +25,7 @@ from services.ports.inbox import InboxRecord
 from services.ports.journal import BATCHES, DIGEST_EVERY, Followed, JournalRow, Start, positions_of
 from services.ports.ledger import CommitBatch, Lease, LedgerBase, LedgerPart, OffsetAdvance
 from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, TICKS_TOPIC, Record, TopicPartition
-from services.worker.ahead import Ahead, is_of_use
+from services.worker.ahead import Ahead, changes_plans, is_of_use
 from services.worker.batch import BatchBuilder
 from services.worker.book import Book
 from services.worker.following import events_of, is_news, take_followed, without_measured
@@ -188,8 +188,9 @@ class Planner:
     ) -> CommitBatch | None:
         """Fold the records, place what can be placed, and return all of it as one batch; None: nothing came.
 
-        A change of configuration is a batch of its own, begun when nothing is left to try: what came before
-        it is placed by the old profile and what comes after by the new one, wherever the log was cut.
+        A change of a profile or a priority class is a batch of its own, begun when nothing is left to try:
+        what came before it is placed by the old one and what comes after by the new one, wherever the log was
+        cut. All other configuration is folded in its place, as nodes are.
         Before a record behind the moment at which something timed is due, that is decided, at its moment.
         Likewise a master that lets more of its cluster share a node begins a batch, and a node that comes and
         goes under thousands of pods ends one: each time all are decided. Records behind are kept for later.
@@ -304,7 +305,7 @@ class Planner:
             topic, event = record.topic, decoded.event
             if below and record.offset < below.get(at, 0) and not is_of_use(event, state):
                 decoded, event = Decoded(None, None), None
-            configures = topic == CONFIG_TOPIC and event is not None
+            configures = topic == CONFIG_TOPIC and changes_plans(event)
             if not is_recorded and self._waits(event, configures, end):
                 break
             if len(builder.decisions) >= batch_decisions_max:

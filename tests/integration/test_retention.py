@@ -14,12 +14,13 @@ from domain.model.errors import LogTruncated, Unavailable
 from domain.model.pods import PodTemplate
 from services.adapters.embedded import retention
 from services.adapters.embedded.log import EmbeddedLog
-from services.adapters.postgres import tidying
+from services.adapters.postgres import loading, tidying
 from services.adapters.postgres.audit import check
 from services.adapters.postgres.connections import Session
 from services.adapters.postgres.migrate import init_shards
 from services.ports.ledger import CommitBatch, Committed, PodTombstone
 from services.ports.log import (
+    CONFIG_TOPIC,
     DECISIONS_TOPIC,
     PODS_TOPIC,
     Entry,
@@ -108,11 +109,53 @@ async def test_the_oldest_dead_letters_go(
     assert await check(backend.dsn) == []
 
 
+async def test_a_flood_of_one_namespace_lets_no_dead_letter_of_another_go(
+    backend: PostgresBackend, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tidying, "_ROWS_MAX", 3)
+    ledger, outbox = backend.ledger(), backend.outbox()
+    lease, _ = await start(ledger, SHARDS)
+    about: list[tuple[str, bytes | None]] = [
+        (PODS_TOPIC, b"desk/p"),
+        (CONFIG_TOPIC, b"PodGroup/shop/g"),
+        (PODS_TOPIC, None),
+    ]
+    about += [(PODS_TOPIC, b"flood/p%d" % i) for i in range(9)]
+    about += [(CONFIG_TOPIC, b"PodGroup/flood/g%d" % i) for i in range(8)]
+    letters = [dead_letter(lease, n + 1, topic=topic, key=key) for n, (topic, key) in enumerate(about)]
+    batch = CommitBatch(
+        offsets=[advance(lease, 0, 20)], dead_letters=letters, dead_seq_next={0: 21}, log_time_ms=AT_MS
+    )
+    assert await ledger.commit(batch) == Committed()
+    epoch = await outbox.acquire(0, "relay", 10)
+    await outbox.mark_published(0, Stream.DEAD_LETTERS, epoch, 20)
+    await tidying.forget_dead_letters(session, 8, 1_000, 0)
+    async with session.use() as connection:
+        left = await connection.fetch("SELECT seq FROM dead_letters WHERE shard = 0 ORDER BY seq")
+    assert [row["seq"] for row in left] == [1, 2, 3, *range(16, 21)]
+    assert await check(backend.dsn) == []
+
+
+async def test_a_flood_of_one_namespace_lets_no_tombstone_of_another_go(
+    backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "tombstones_max", 8)
+    ledger = backend.ledger()
+    lease, _ = await start(ledger, SHARDS)
+    await backend.execute(
+        "INSERT INTO pod_tombstones (namespace, name, uid, resource_version, shard, at_ms)"
+        " SELECT CASE WHEN i < 2 THEN 'desk' ELSE 'flood' END, 'p' || i, 'u', 1, 0, i"
+        " FROM generate_series(0, 50) i"
+    )
+    part = await ledger.load_part([lease])
+    assert [each.at_ms for each in part.tombstones] == [0, 1, *range(45, 51)]
+
+
 @pytest.mark.parametrize(
     ("statement", "values", "table"),
     [
         (tidying._FORGET_TOMBSTONES, ("ns", "p00100", "u", 5_000, 10), "pod_tombstones"),
-        (tidying._FORGET_DEAD_LETTERS, (0, 100, 10, 5_000), "dead_letters"),
+        (tidying._FORGET_OLD_LETTERS, (0, 10, 5_000), "dead_letters"),
     ],
 )
 async def test_a_step_reads_no_table_whole(

@@ -52,7 +52,7 @@ class Producer:
         return self._append(PODS_TOPIC, f"{namespace}/{name}".encode(), self._pod_event(namespace, name))
 
     def _append(self, topic: str, key: bytes, value: Json | None) -> Record:
-        at = TopicPartition(topic, partition_for(key, None, self.shards))
+        at = TopicPartition(topic, 0 if topic == CONFIG_TOPIC else partition_for(key, None, self.shards))
         self.ends[at] += 1
         raw = None if value is None else orjson.dumps(value)
         sender = (None, "key:a", "key:b", "key:c")[self.ends[at] % 4]

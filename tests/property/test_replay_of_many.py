@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import msgspec
 import pytest
 
@@ -12,49 +10,8 @@ from services.replay.replay import CannotReplay
 from services.worker import planner as planner_module
 from tests.builders import node_manifest, pod_manifest
 from tests.depth import some
-from tests.property.replays import keep, mark, mark_many, replay
-from tests.property.site import Producer
-from tests.property.team import Team, audit
-
-
-def live(seed: int, rounds: int = 24) -> Team:
-    """Let two or three workers live a day: they begin, take and give shards, die, and are late."""
-    team, random = Team([0, 1, 2]), Random(seed)
-    producer = Producer(random, shards=3)
-    mark(team)
-    for number in range(rounds):
-        team.rest()
-        _change_owners(team, random, number)
-        records = [team.accept(record) for record in producer.records(random.randrange(4, 14))]
-        for index in random.sample(range(len(team.planners)), len(team.planners)):
-            own = [record for record in records if record.partition in team.planners[index].owned]
-            if own or random.random() < 0.3:
-                team.step(index, own, follows=random.random() < 0.6)
-        if number == rounds // 2:
-            team.gather(0)
-            mark(team)
-        elif number % 6 == 4:
-            mark_many(team)
-    team.rest()
-    audit(team)
-    return team
-
-
-def _change_owners(team: Team, random: Random, number: int) -> None:
-    draw = random.random()
-    holders = [at for at, planner in enumerate(team.planners) if planner.owned]
-    if number in (2, 5) or draw < 0.15:
-        giver = random.choice([at for at in holders if len(team.planners[at].owned) > 1] or [-1])
-        if giver >= 0:
-            shard = random.choice(sorted(team.planners[giver].owned))
-            team.give(giver, [shard])
-            others = [at for at in range(len(team.planners)) if at != giver]
-            if others and random.random() < 0.5:
-                team.take(team.planners[random.choice(others)], [shard])
-            else:
-                team.join([shard])
-    elif draw < 0.3:
-        team.die(random.choice(holders))
+from tests.property.replays import keep, live, mark_many, replay
+from tests.property.team import Team
 
 
 @pytest.fixture(autouse=True)

@@ -316,6 +316,24 @@ def test_what_is_gone_is_forgotten_beyond_a_bound(monkeypatch: pytest.MonkeyPatc
     assert {name for _, _, name in state.config.known} == {"j1", "j2", "j3"}
 
 
+def test_a_flood_of_deletions_lets_none_of_another_namespace_be_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(config_state, "config_gone_max", 32)
+    state = state_of(selecting("Job", "web"))
+    state.apply(ConfigDeleted("Job", "shop", "web", 10))
+    for i in range(100):
+        state.apply(ConfigUpserted("Job", "flood", f"j{i}", Selecting(selector=WEB), 1))
+        state.apply(ConfigDeleted("Job", "flood", f"j{i}", 2))
+        assert len(state.config.known) <= 32
+    assert state.apply(read(selecting("Job", "web", 9))) == (Skipped("older"),)
+    (late,) = state.apply(ConfigUpserted("Job", "flood", "j99", Selecting(selector=WEB), 1))
+    assert late == Skipped("older")
+    assert isinstance(
+        state.apply(ConfigUpserted("Job", "flood", "j0", Selecting(selector=WEB), 1))[0], ConfigChanged
+    )
+
+
 def test_there_are_not_more_objects_of_a_kind_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert config_objects_max >= 10_000
     monkeypatch.setattr(config_state, "config_objects_max", 2)
@@ -324,6 +342,20 @@ def test_there_are_not_more_objects_of_a_kind_than_are_allowed(monkeypatch: pyte
     assert isinstance(refused, Refused)
     assert "config_objects_max" in refused.message
     assert isinstance(state.apply(read(selecting("Job", "j1", 9)))[0], ConfigChanged)
+    state.apply(ConfigDeleted("Job", "shop", "j0"))
+    assert isinstance(state.apply(read(selecting("Job", "j2")))[0], ConfigChanged)
+
+
+def test_a_flood_of_one_namespace_takes_no_place_of_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config_state, "config_objects_of_namespace_max", 2)
+    state = state_of(*(selecting("Job", f"j{i}") for i in range(2)))
+    (refused,) = state.apply(read(selecting("Job", "j2")))
+    assert isinstance(refused, Refused)
+    assert "namespace shop; allowed are 2 (config_objects_of_namespace_max)" in refused.message
+    other = ConfigUpserted("Job", "desk", "j0", Selecting(selector=WEB), 1)
+    assert isinstance(state.apply(other)[0], ConfigChanged)
+    named = [manifest("Namespace", f"team{i}") for i in range(4)]
+    assert all(isinstance(state.apply(read(each))[0], ConfigChanged) for each in named), "they are in none"
     state.apply(ConfigDeleted("Job", "shop", "j0"))
     assert isinstance(state.apply(read(selecting("Job", "j2")))[0], ConfigChanged)
 

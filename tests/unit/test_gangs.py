@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import CycleResult
+from domain.cycle.verdicts import CycleResult, Placement
 from domain.manifests.objects import node_from_manifest, pod_from_manifest
 from domain.model.config import POD_GROUP, PodGroup
 from domain.model.decisions import GangSeen
@@ -123,3 +124,21 @@ def test_what_shares_a_node_with_a_gang_that_lost_loses_and_so_on() -> None:
     assert lost_together(batch, {3}) == {1, 2, 3}, "b has one left, a loses node 2; c has one"
     assert lost_together(batch, {3, 4}) == {1, 2, 3, 4}
     assert lost_together(batch, {5}) == {5}
+
+
+@pytest.mark.parametrize("is_asked", [False, True], ids=["unasked", "asked"])
+def test_to_ask_whether_there_is_work_lets_no_gang_go_on(is_asked: bool) -> None:
+    """A worker asks between two batches, and a replay of these does not."""
+    scheduler = scheduler_with(1, 1, cpu=6, min_member=1)
+    assert not bound(scheduler.cycle(0))
+    scheduler.fold(NodeUpserted(node_from_manifest(node_manifest("large", cpu=8))))
+    for number in (2, 1):
+        scheduler.fold(ConfigUpserted(POD_GROUP, "default", "team", PodGroup(min_member=number)))
+        if is_asked:
+            assert scheduler.has_work
+    assert not bound(scheduler.cycle(500))
+    assert bound(scheduler.cycle(1_500)) == ["m0"]
+
+
+def bound(result: CycleResult) -> list[str]:
+    return [each.pod.name for each in result.verdicts if isinstance(each, Placement)]

@@ -13,6 +13,7 @@ from domain.state import tombstones as module
 from domain.state.changes import Change, PodMissed, PodReleased, PodWaits, Skipped
 from domain.state.cluster import ClusterState
 from domain.state.digest import digest_of
+from domain.state.remembering import fair_share
 from domain.state.steps import Passed
 from domain.state.tombstones import Tombstones
 from tests.builders import node_manifest, pod_manifest
@@ -162,6 +163,38 @@ def test_a_flood_is_bounded_and_counted(monkeypatch: pytest.MonkeyPatch) -> None
     assert 140 <= len(gone) <= 160
     assert gone.why_late("default/p", "199", 1)
     assert not gone.why_late("default/p", "0", 1)
+
+
+def test_a_flood_of_one_namespace_lets_none_of_another_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "tombstones_max", 160)
+    gone = Tombstones()
+    for name in ("desk/p", "shop/p", "node"):
+        gone.add(name, "first", 1)
+    for number in range(1_000):
+        gone.add("default/p", str(number), 1)
+        assert len(gone) <= 160
+    assert all(gone.why_late(name, "first", 1) for name in ("desk/p", "shop/p", "node"))
+    assert gone.why_late("default/p", "999", 1)
+
+
+def test_of_more_namespaces_than_there_is_room_for_those_that_came_first_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "tombstones_max", 16)
+    gone = Tombstones()
+    for number in range(100):
+        gone.add(f"n{number}/p", "u", 1)
+        assert len(gone) <= 16
+    assert gone.why_late("n99/p", "u", 1)
+    assert not gone.why_late("n0/p", "u", 1)
+
+
+@pytest.mark.parametrize(
+    ("counts", "most", "share"),
+    [((), 5, 5), ((3, 4), 7, 4), ((3, 4), 6, 3), ((1, 100), 10, 9), ((100, 1, 100), 11, 5), ((1, 1), 1, 0)],
+)
+def test_the_largest_shares_are_cut_and_no_others(counts: tuple[int, ...], most: int, share: int) -> None:
+    assert fair_share(counts, most) == share
 
 
 def test_a_tombstone_takes_no_more_memory_than_the_docs_say() -> None:

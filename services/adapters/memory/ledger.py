@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
@@ -18,6 +19,7 @@ from domain.model.limits import (
     worker_seen_seconds_max,
 )
 from domain.model.pods import PodTemplate
+from domain.state.remembering import fair_share
 from services.adapters.batches import ShardAdvance, shard_advances
 from services.adapters.memory.database import (
     SEAL_SECRET,
@@ -47,6 +49,7 @@ from services.ports.ledger import (
     NominationRow,
     NotCommitted,
     PodRow,
+    PodTombstone,
     both,
 )
 from services.ports.log import TopicPartition
@@ -356,12 +359,24 @@ def part_of(database: MemoryDatabase, leases: Sequence[Lease]) -> LedgerPart:
         templates=_templates(database, pending),
         pending=sorted(pending, key=lambda p: (p.arrival, p.shard, p.pod_uid)),
         orphaned=[f"{ns}/{name}" for ns, name in sorted(orphaned)],
-        tombstones=tombstones[-tombstones_max:],
+        tombstones=_latest(tombstones),
         forwarded=[row for _, row in sorted(database.inbox.forwarded.items()) if row.shard in owned],
         seq_next={shard: row.seq_next for shard, row in owned.items()},
         dead_seq_next={shard: row.dead_seq_next for shard, row in owned.items()},
         log_time_ms=max((row.log_time_ms for row in owned.values()), default=0),
     )
+
+
+def _latest(tombstones: list[PodTombstone]) -> list[PodTombstone]:
+    """Return as many as a worker remembers: of more, the namespaces with most of them lose their oldest."""
+    left = Counter(each.namespace for each in tombstones)
+    share = max(1, fair_share(left.values(), tombstones_max))
+    kept = []
+    for each in tombstones:
+        left[each.namespace] -= 1
+        if left[each.namespace] < share:
+            kept.append(each)
+    return kept
 
 
 def _templates(database: MemoryDatabase, rows: Sequence[PodRow | NominationRow]) -> dict[bytes, PodTemplate]:

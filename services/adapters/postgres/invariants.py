@@ -125,11 +125,14 @@ INVARIANTS: tuple[Invariant, ...] = (
     ),
     Invariant(
         "dead-letters-without-hole",
-        "the dead letters that a shard keeps are numbered up to dead_seq_next - 1",
+        "a shard keeps its dead letters from the last that the relay has published up to dead_seq_next - 1",
         """
-        SELECT s.shard, s.dead_seq_next, count(x.seq) AS count, min(x.seq) AS first, max(x.seq) AS last
-        FROM shards s LEFT JOIN dead_letters x USING (shard) GROUP BY s.shard, s.dead_seq_next
-        HAVING count(x.seq) <> max(x.seq) - min(x.seq) + 1 OR coalesce(max(x.seq), 0) <> s.dead_seq_next - 1
+        SELECT s.shard, s.dead_seq_next, r.dead_letters_seq, count(x.seq) AS count, max(x.seq) AS last
+        FROM shards s LEFT JOIN relay_cursor r USING (shard)
+        LEFT JOIN dead_letters x ON x.shard = s.shard AND x.seq >= coalesce(r.dead_letters_seq, 0)
+        GROUP BY s.shard, s.dead_seq_next, r.dead_letters_seq
+        HAVING count(x.seq) <> s.dead_seq_next - greatest(coalesce(r.dead_letters_seq, 0), 1)
+            OR coalesce(max(x.seq), 0) <> s.dead_seq_next - 1
         """,
     ),
     Invariant(

@@ -13,6 +13,7 @@ from domain.model.nodes import NodeSpec
 from domain.model.pods import PodLife, PodTemplate
 from domain.model.usage import SeriesRecord, UsageRecord
 from domain.state.nominations import Victim
+from domain.state.remembering import fair_share
 from services.adapters.postgres import inbox, rows, sql, sql_guards
 from services.adapters.postgres.connections import Connection
 from services.ports.journal import BATCHES
@@ -133,12 +134,22 @@ def _part_rows(connection: Connection, owned: Sequence[int]) -> dict[str, AsyncI
         "templates": _templates(connection, sql.LOAD_TEMPLATES_PENDING, owned),
         "pending": _pending(connection, owned),
         "orphaned": (row[0] async for row in _stream(connection, sql.LOAD_ORPHANED, owned)),
-        "tombstones": (
-            PodTombstone(**dict(row))
-            async for row in _stream(connection, sql.LOAD_TOMBSTONES, owned, tombstones_max)
-        ),
+        "tombstones": _tombstones(connection, owned),
         "forwarded": inbox.forwarded(_stream(connection, inbox.LOAD_FORWARDED, owned)),
     }
+
+
+async def _tombstones(connection: Connection, owned: list[int]) -> AsyncIterator[PodTombstone]:
+    """Yield as many as a worker remembers: of more, the namespaces with most of them lose their oldest."""
+    counts = [row["count"] for row in await connection.fetch(sql.COUNT_TOMBSTONES, owned)]
+    if sum(counts) <= tombstones_max:
+        rows = _stream(connection, sql.LOAD_TOMBSTONES, owned)
+    else:
+        rows = _stream(
+            connection, sql.LOAD_LATEST_TOMBSTONES, owned, max(1, fair_share(counts, tombstones_max))
+        )
+    async for row in rows:
+        yield PodTombstone(**dict(row))
 
 
 def _base_rows(connection: Connection) -> dict[str, AsyncIterator[Any]]:

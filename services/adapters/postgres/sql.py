@@ -354,12 +354,20 @@ SELECT kind, namespace, name, object, resource_version, at_ms, sent_by
 FROM config_objects ORDER BY kind COLLATE "C", namespace COLLATE "C", name COLLATE "C"
 """
 LOAD_USAGE = 'SELECT node, at_ms, series, marks, sent_by FROM node_usage ORDER BY node COLLATE "C"'
+COUNT_TOMBSTONES = "SELECT count(*) FROM pod_tombstones WHERE shard = ANY($1::int[]) GROUP BY namespace"
 LOAD_TOMBSTONES = """
-SELECT * FROM (
-    SELECT namespace, name, uid, resource_version, shard, at_ms
+SELECT namespace, name, uid, resource_version, shard, at_ms FROM pod_tombstones WHERE shard = ANY($1::int[])
+ORDER BY at_ms, namespace COLLATE "C", name COLLATE "C", uid COLLATE "C"
+"""
+# The latest so many of each namespace.
+LOAD_LATEST_TOMBSTONES = """
+SELECT namespace, name, uid, resource_version, shard, at_ms FROM (
+    SELECT *, row_number() OVER (
+        PARTITION BY namespace ORDER BY at_ms DESC, name COLLATE "C" DESC, uid COLLATE "C" DESC
+    ) AS number
     FROM pod_tombstones WHERE shard = ANY($1::int[])
-    ORDER BY at_ms DESC, namespace COLLATE "C" DESC, name COLLATE "C" DESC, uid COLLATE "C" DESC LIMIT $2
-) AS latest ORDER BY at_ms, namespace COLLATE "C", name COLLATE "C", uid COLLATE "C"
+) AS numbered WHERE number <= $2
+ORDER BY at_ms, namespace COLLATE "C", name COLLATE "C", uid COLLATE "C"
 """
 
 HOLD_EPOCHS = """

@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable
 
 from domain.model.errors import BerthError
 from domain.model.limits import tombstone_steps
+from domain.state.remembering import fair_share
 from services.adapters.postgres.connections import BULK, Session
+from services.ports.log import CONFIG_TOPIC, PODS_TOPIC
 
 _LOGGER = logging.getLogger(__name__)
 _ROUND_SECONDS = 600.0
@@ -64,13 +66,13 @@ SELECT shard, key, uid FROM slice ORDER BY shard DESC, key DESC, uid DESC LIMIT 
 """
 
 
-# From the first on, without a hole. What the relay has not published stays, and the last that it has.
-_FORGET_DEAD_LETTERS = """
+# What the relay has not published stays, and the last that it has.
+_FORGET_OLD_LETTERS = """
 WITH slice AS (
-    SELECT x.shard, x.seq, x.seq < s.dead_seq_next - $2::bigint OR x.at_ms < s.log_time_ms - $3::bigint AS old
+    SELECT x.shard, x.seq, x.at_ms < s.log_time_ms - $2::bigint AS old
     FROM shards s JOIN relay_cursor r USING (shard), LATERAL (
         SELECT x.shard, x.seq, x.at_ms FROM dead_letters x
-        WHERE x.shard = s.shard AND x.seq < r.dead_letters_seq ORDER BY x.seq LIMIT $4
+        WHERE x.shard = s.shard AND x.seq < r.dead_letters_seq ORDER BY x.seq LIMIT $3
     ) AS x
     WHERE s.shard = $1
 ), last AS (
@@ -79,21 +81,59 @@ WITH slice AS (
 DELETE FROM dead_letters x USING last WHERE x.shard = $1 AND x.seq <= last.seq
 """
 
+# "" where the key names none. A record's key says what it is about: namespace/name of a pod, and
+# kind/namespace/name of configuration.
+_NAMESPACE = f"""
+CASE
+    WHEN topic = '{PODS_TOPIC}' AND key LIKE '%/%' THEN split_part(encode(key, 'escape'), '/', 1)
+    WHEN topic = '{CONFIG_TOPIC}' AND key LIKE '%/%/%' THEN split_part(encode(key, 'escape'), '/', 2)
+    ELSE ''
+END
+"""
+_COUNT_LETTERS = f"""
+SELECT {_NAMESPACE} AS namespace, count(*) AS count FROM dead_letters WHERE shard = $1 GROUP BY 1 ORDER BY 1
+"""
+_FORGET_LETTERS_OF = f"""
+DELETE FROM dead_letters WHERE shard = $1 AND seq IN (
+    SELECT x.seq FROM dead_letters x JOIN relay_cursor r USING (shard)
+    WHERE x.shard = $1 AND x.seq < r.dead_letters_seq AND {_NAMESPACE} = $2 ORDER BY x.seq LIMIT $3
+)
+"""
+
 
 async def forget_dead_letters(
     session: Session, letters_max: int, days: int, pause_seconds: float = PAUSE_SECONDS
 ) -> None:
-    """Delete the oldest dead letters: those beyond a number per shard, and those beyond an age."""
+    """Delete the oldest dead letters: those beyond an age, and those beyond a number per shard.
+
+    Where there are too many, the namespaces that have most of them lose their oldest.
+    """
     async with session.use() as connection:
         shards = [row["shard"] for row in await connection.fetch("SELECT shard FROM shards ORDER BY shard")]
     for shard in shards:
         status = ""
         while status != "DELETE 0":
             async with session.use() as connection:
-                status = await connection.execute(
-                    _FORGET_DEAD_LETTERS, shard, letters_max, days * 86_400_000, _ROWS_MAX
-                )
+                status = await connection.execute(_FORGET_OLD_LETTERS, shard, days * 86_400_000, _ROWS_MAX)
             await asyncio.sleep(pause_seconds)
+        async with session.use() as connection:
+            counts = {row["namespace"]: row["count"] for row in await connection.fetch(_COUNT_LETTERS, shard)}
+        share = fair_share(counts.values(), letters_max)
+        for namespace, count in counts.items():
+            await _forget_letters_of(session, shard, namespace, count - max(share, 1), pause_seconds)
+
+
+async def _forget_letters_of(
+    session: Session, shard: int, namespace: str, surplus: int, pause_seconds: float
+) -> None:
+    while surplus > 0:
+        rows_max = min(surplus, _ROWS_MAX)
+        async with session.use() as connection:
+            status = await connection.execute(_FORGET_LETTERS_OF, shard, namespace, rows_max)
+        if status != f"DELETE {rows_max}":  # the relay has not published the others
+            return
+        surplus -= rows_max
+        await asyncio.sleep(pause_seconds)
 
 
 async def tidy(dsn: str, *works: Callable[[Session], Awaitable[None]]) -> None:
