@@ -7,14 +7,15 @@ import contextlib
 import datetime
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from domain.model.errors import BerthError
 from domain.model.profiles import BUILT_IN_PROFILES
+from services.background import begin, ended, endless, every
 from services.config import KafkaAccess, Settings
 from services.growing import grow, hold_all
 from services.ports.ledger import Ledger
@@ -25,7 +26,7 @@ from services.worker.collector import collect_rarely
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import CollectorRegistry, Gauge
 
     from services.adapters.postgres.pruning import Pruned
     from services.ports.audit import Audit
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 _SWITCH_SECONDS = 0.0005
 _log = logging.getLogger("berth")
+
+Step = Callable[[], Awaitable[None]]
 
 
 class Place(NamedTuple):
@@ -224,7 +227,7 @@ async def open_app(
     from services.api.audit import Audits
     from services.api.auth import Gate
     from services.api.deps import Deps
-    from services.api.forgetting import forget_old
+    from services.api.forgetting import FORGET_SECONDS, forget_old
     from services.api.health import Lookout
     from services.codec.gateway import Appender, Gateway
     from services.metrics import ApiMetrics, process_registry
@@ -248,13 +251,18 @@ async def open_app(
         stack.push_async_callback(audits.aclose)
         accesses = AccessLog(store, metrics)
         stack.push_async_callback(accesses.aclose)
-        running = [
-            asyncio.create_task(accesses.run()),
-            asyncio.create_task(forget_old("event ids", store.forget_events, told.event_id_hours * 3600)),
-            asyncio.create_task(forget_old("accesses", store.forget_accesses, told.access_log_days * 86_400)),
+        beside = [
+            endless("writing the access log", accesses.run),
+            *_tidying(
+                {
+                    "event-ids": partial(forget_old, store.forget_events, told.event_id_hours * 3600),
+                    "accesses": partial(forget_old, store.forget_accesses, told.access_log_days * 86_400),
+                },
+                FORGET_SECONDS,
+                metrics.tidied,
+            ),
         ]
-        stack.push_async_callback(asyncio.wait, running)
-        stack.callback(lambda: [each.cancel() for each in running])
+        stack.push_async_callback(ended, beside)
         noted = accesses if local_user is None else None  # who holds the ledger sends no requests
         yield create_app(Deps(store, log, appender, gate, Gateway(), metrics, lookout, noted, audits), names)
 
@@ -297,18 +305,15 @@ async def run_worker(
     sys.setswitchinterval(_SWITCH_SECONDS)
     collect_rarely()
     worker = Worker(log, ledger, told, WorkerMetrics(registry))
-    beside = {asyncio.create_task(_tidy(at, settings))}
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(_close, log, ledger)
+        await stack.enter_async_context(tidied(at, settings, registry))
         await until_first(worker.beat(), compile_kernels())
         (compiled or asyncio.Event()).set()
-        beside.add(asyncio.create_task(compile_later()))
+        later = begin("compiling the kernels that the first pods do not need", compile_later())
+        stack.push_async_callback(ended, [later])
         with late_ones_told():
             await worker.run()
-    finally:
-        for each in beside:
-            each.cancel()
-        await asyncio.wait(beside)
-        await _close(log, ledger)
 
 
 async def replay(
@@ -359,19 +364,43 @@ async def prune(at: Place, settings: Settings, report: Callable[[str], None]) ->
     return found, await prune_ledger(at.dsn, **told, report=report)
 
 
-async def _tidy(at: Place, settings: Settings) -> None:
+@contextlib.asynccontextmanager
+async def tidied(at: Place, settings: Settings, registry: CollectorRegistry) -> AsyncIterator[None]:
     """Delete what is old, as long as a worker runs."""
     from services.adapters.embedded.retention import keep_for
-    from services.adapters.postgres.tidying import forget_dead_letters, forget_tombstones, tidy
+    from services.adapters.postgres.tidying import (
+        ROUND_SECONDS,
+        forget_dead_letters,
+        forget_tombstones,
+        tidying,
+    )
+    from services.metrics import tidied_gauge
 
+    session = tidying(at.dsn)
     most, days = settings.dead_letters_max, settings.dead_letter_days
-    works = [
-        partial(forget_tombstones, tombstone_hours=settings.tombstone_hours),
-        partial(forget_dead_letters, letters_max=most, days=days),
-    ]
+    steps: dict[str, Step] = {
+        "tombstones": partial(forget_tombstones, session, settings.tombstone_hours),
+        "dead-letters": partial(forget_dead_letters, session, most, days),
+    }
     if at.kafka_bootstrap is None:
-        works.append(partial(keep_for, hours=settings.embedded_log_hours))
-    await tidy(at.dsn, *works)
+        steps["embedded-log"] = partial(keep_for, session, settings.embedded_log_hours)
+    tasks = _tidying(steps, ROUND_SECONDS, tidied_gauge(registry, "berth_tidied"))
+    try:
+        yield
+    finally:
+        await ended(tasks)
+        await session.aclose()
+
+
+def _tidying(steps: Mapping[str, Step], seconds: float, tidied: Gauge) -> list[asyncio.Task[NoReturn]]:
+    """Begin a task for each kind of what grows old, so that one that cannot be deleted keeps no other."""
+    return [
+        endless(
+            f"deleting old {what.replace('-', ' ')}",
+            partial(every, seconds, step, tidied.labels(what).set_to_current_time),
+        )
+        for what, step in steps.items()
+    ]
 
 
 async def run_relay(at: Place, settings: Settings, registry: CollectorRegistry) -> None:

@@ -198,7 +198,7 @@ class Settings:
         integer(1, limits.tombstone_hours_max),
         "HOURS",
         "How long the embedded log keeps what a later record replaced, usage, decisions and dead letters.",
-        tombstone_hours,
+        limits.tombstone_hours,
     )
     worker_name: str = setting(
         some_text, "NAME", "Its name in the leases; unique.", default_worker_name, shown="host-pid"

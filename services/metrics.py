@@ -35,6 +35,12 @@ def process_registry() -> CollectorRegistry:
     return registry
 
 
+def tidied_gauge(registry: CollectorRegistry, prefix: str) -> Gauge:
+    """Return the metric of when the deleting of what is old last went well, by what is deleted."""
+    about = "When what is old was last deleted without a fault, in seconds since 1970; 0: not yet"
+    return Gauge(f"{prefix}_timestamp_seconds", about, ["what"], registry=registry)
+
+
 class Heartbeat:
     """Tells whether this process's event loop still turns. A process that is stuck has to be restarted."""
 
@@ -101,7 +107,7 @@ class ApiMetrics:
         self.events = Counter(
             "berth_api_events", "Events received by outcome", ["outcome"], registry=self.registry
         )
-
+        self.tidied = tidied_gauge(registry, "berth_api_tidied")
         self.accesses_lost = Counter(
             "berth_api_accesses_lost", "Requests that the access log does not have", registry=self.registry
         )

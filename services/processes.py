@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import typer
 
-from domain.model.errors import Unavailable
+from domain.model.errors import BerthError, Unavailable
 from services import bootstrap
 from services.address import KEY_FILE, Instance, remove_address, write_address, write_key
 from services.api.keys import key_hash, new_key
@@ -47,24 +47,45 @@ class Running(NamedTuple):
         return self.instance.url
 
 
-async def supervise(*works: Coroutine[Any, Any, None]) -> None:
-    """Run until one of the processes ends or a signal comes, then stop the others."""
+class Ended(BerthError):
+    """What works until it is told to stop has ended by itself, which only a fault of berth does."""
+
+    code = "ended"
+
+
+async def supervise(
+    *works: Coroutine[Any, Any, None], until: Coroutine[Any, Any, None] | None = None
+) -> None:
+    """Run until a signal comes, ``until`` is over or one of the works fails; then stop the others.
+
+    Raises
+    ------
+    Ended
+        One of the works returned.
+    """
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    signalled = asyncio.create_task(stopped.wait())
     tasks = [asyncio.create_task(work) for work in works]
+    asked = [asyncio.create_task(work) for work in (_when(stopped), until) if work is not None]
     try:
-        done, _ = await asyncio.wait([*tasks, signalled], return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait([*tasks, *asked], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (*tasks, signalled):
+        for task in (*tasks, *asked):
             task.cancel()
-        _, late = await asyncio.wait([*tasks, signalled], timeout=STOP_SECONDS_MAX)
+        _, late = await asyncio.wait([*tasks, *asked], timeout=STOP_SECONDS_MAX)
         for task in late:
             _log.warning("%s does not stop in time", task.get_coro())
     for task in done:
         task.result()
+    if done.isdisjoint(asked):
+        names = ", ".join(getattr(task.get_coro(), "__qualname__", "a task") for task in done)
+        raise Ended(f"{names} ended by itself, so this process ends; this is a fault of berth")
+
+
+async def _when(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 async def announced(line: str, work: Coroutine[Any, Any, None]) -> None:
@@ -241,5 +262,5 @@ async def serve_up(settings: Settings, then: Callable[[Running], Awaitable[None]
                 _serve_api(app, listening, settings),
                 bootstrap.run_worker(running.place, settings, registry, compiled),
                 bootstrap.run_relay(running.place, settings, registry),
-                beside(),
+                until=beside(),
             )

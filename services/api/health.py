@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from domain.model.errors import BerthError, Unavailable
+from services.background import begin
 from services.lag import Lag, lags
 from services.ports.log import Log, TopicPartition
 from services.ports.store import ShardState, Store
@@ -52,7 +53,7 @@ class Lookout:
         """
         if self._looking is None or self._looking.done():
             fresh = self._seen is not None and time.monotonic() - self._seen_at < LOOK_SECONDS
-            self._looking = None if fresh else asyncio.create_task(self._note())
+            self._looking = None if fresh else begin("looking at the deployment", self._note())
         return self._looking
 
     async def _note(self) -> None:
