@@ -46,7 +46,9 @@ bench-against: $(VENV)/.installed-dev  ## measure this build and an earlier one 
 wheel:  ## build the wheel, install it in an environment of its own, and run the demo from there
 	rm -rf build && $(PYTHON) -m venv build/venv
 	build/venv/bin/pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements.lock
+	git rev-parse HEAD >services/COMMIT 2>/dev/null || rm -f services/COMMIT
 	build/venv/bin/pip --disable-pip-version-check --quiet wheel --no-deps --no-build-isolation --wheel-dir build/wheel .
+	rm -f services/COMMIT
 	build/venv/bin/pip --disable-pip-version-check --quiet install --no-deps build/wheel/*.whl
 	state=$$(mktemp -d) && chmod 755 $$state && cd / && env -u PYTHONPATH BERTH_DIR=$$state $(CURDIR)/build/venv/bin/berth demo --exit && rm -rf $$state
 

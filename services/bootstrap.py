@@ -9,13 +9,13 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from domain.model.errors import BerthError
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.background import begin, ended, endless, every
+from services.build import build
 from services.config import KafkaAccess, Settings
 from services.growing import grow, hold_all
 from services.ports.ledger import Ledger
@@ -130,7 +130,7 @@ def open_store(at: Place, settings: Settings | None = None) -> Store:
 
 
 async def check_database(at: Place, process: str) -> None:
-    """Raise ``Outdated`` where tables are an older version's, ``NotGranted`` where our user lacks grants."""
+    """Raise ``Outdated`` or ``TooNew`` where tables are not for us, ``NotGranted`` where we lack grants."""
     from services.adapters.postgres import revision, roles
 
     await revision.check_revision(at.dsn)
@@ -142,15 +142,23 @@ async def initialise(at: Place, shards: int | None, *, roles: bool = False) -> l
 
     Doing it again changes nothing. Without ``shards``, their number stays; a new database gets one shard.
     With ``roles``, the roles of the database get what they need of each table. More shards than there are
-    need all workers stopped; see ``services/growing.py``.
+    need all workers stopped; see ``services/growing.py``. Where a newer version of berth has migrated the
+    database, all of this is the newer version's to do.
+
+    Raises
+    ------
+    TooNew
+        A newer version has migrated the database, and this one cannot work on it.
     """
-    from services.adapters.postgres import migrate
+    from services.adapters.postgres import migrate, revision
     from services.adapters.postgres.rehoming import living_twice
     from services.adapters.postgres.roles import create_roles
 
     before = await migrate.current_revision(at.dsn)
     await migrate.upgrade(at.dsn)
     after = await migrate.current_revision(at.dsn)
+    if revision.is_newer(after):
+        return await _left_to_newer(at, f"the tables are at {after}", shards)
     done = [f"database brought from {before or 'empty'} to {after}"] if before != after else []
     store, log = open_store(at), open_log(at)
     there = len(await store.shards())
@@ -176,6 +184,20 @@ async def initialise(at: Place, shards: int | None, *, roles: bool = False) -> l
         done += [f"role {role} created" for role in await create_roles(at.dsn)]
     done += [f"topic {spec.name} created, partitions: {spec.partitions}" for spec in missing]
     return done + (await living_twice(at.dsn) if 0 < there < shards else [])
+
+
+async def _left_to_newer(at: Place, found: str, shards: int | None) -> list[str]:
+    """Return a sentence that says why nothing is done to a database that a newer version has migrated."""
+    from services.adapters.postgres.migrate import ShardsMismatch
+    from services.adapters.postgres.revision import check_revision, newest_revision
+
+    await check_revision(at.dsn)
+    newer = f"{found}, newer than this version of berth ({newest_revision()})"
+    async with contextlib.aclosing(open_store(at)) as store:
+        there = len(await store.shards())
+    if shards not in (None, there):
+        raise ShardsMismatch(f"{newer}, for {there} shards, not {shards}; add shards with the newer version")
+    return [f"{newer}; nothing to do"]
 
 
 async def refold(at: Place) -> int:
@@ -284,7 +306,7 @@ async def run_worker(
     log, ledger = open_log(at), open_ledger(at)
     told = WorkerSettings(
         name=settings.worker_name,
-        build=version("berth"),
+        build=build(),
         seed=settings.seed,
         usage_window_seconds=settings.usage_window_seconds,
         tombstone_hours=settings.tombstone_hours,

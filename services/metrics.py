@@ -9,11 +9,20 @@ from hmac import compare_digest
 from typing import Any
 
 import orjson
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, make_asgi_app
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    generate_latest,
+    make_asgi_app,
+)
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from services.build import build
 from services.lag import Lag
 from services.ports.store import Counts, ShardState
 
@@ -32,6 +41,7 @@ def process_registry() -> CollectorRegistry:
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
+    Info("berth_build", "Which build of berth this process is", registry=registry).info({"version": build()})
     return registry
 
 

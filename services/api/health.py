@@ -35,10 +35,11 @@ class Lookout:
     Parameters
     ----------
     why_not : callable
-        Says of the database's revision why this version cannot work on it; "" where it can.
+        Says of the database's revision, and of the oldest one that may work on a newer database, why this
+        version cannot work on it; "" where it can.
     """
 
-    def __init__(self, store: Store, log: Log, why_not: Callable[[str | None], str]) -> None:
+    def __init__(self, store: Store, log: Log, why_not: Callable[[str | None, str | None], str]) -> None:
         self._store = store
         self._log = log
         self._why_not = why_not
@@ -92,7 +93,7 @@ class Lookout:
         except BerthError as error:
             return Condition(checks | {"migrations": str(error)}, {})
         folded = {TopicPartition(row.topic, row.partition): row.next_offset for row in rows}
-        checks["migrations"] = self._why_not(pulse.revision) or "ok"
+        checks["migrations"] = self._why_not(pulse.revision, pulse.works_from) or "ok"
         checks["workers"] = _workers(shards, pulse.workers_count)
         behind: Mapping[int, Lag] = {}
         try:
