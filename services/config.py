@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from domain.model import limits
+from services.log_format import LOG_FORMATS
 from services.parsing import (
     LOG_LEVELS,
     bootstrap,
@@ -198,7 +199,7 @@ class Settings:
         integer(1, limits.tombstone_hours_max),
         "HOURS",
         "How long the embedded log keeps what a later record replaced, usage, decisions and dead letters.",
-        tombstone_hours,
+        limits.tombstone_hours,
     )
     worker_name: str = setting(
         some_text, "NAME", "Its name in the leases; unique.", default_worker_name, shown="host-pid"
@@ -298,6 +299,12 @@ class Settings:
         0,
     )
     log_level: str = setting(level, "LEVEL", f"One of {', '.join(LOG_LEVELS)}.", "warning")
+    log_format: str = setting(
+        one_of(*LOG_FORMATS),
+        "FORMAT",
+        f"How lines of the log look: {' or '.join(LOG_FORMATS)}, an object a line.",
+        LOG_FORMATS[0],
+    )
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, **flags: str | None) -> Settings:

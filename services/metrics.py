@@ -9,11 +9,20 @@ from hmac import compare_digest
 from typing import Any
 
 import orjson
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, make_asgi_app
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    generate_latest,
+    make_asgi_app,
+)
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from services.build import build
 from services.lag import Lag
 from services.ports.store import Counts, ShardState
 
@@ -32,7 +41,14 @@ def process_registry() -> CollectorRegistry:
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
+    Info("berth_build", "Which build of berth this process is", registry=registry).info({"version": build()})
     return registry
+
+
+def tidied_gauge(registry: CollectorRegistry, prefix: str) -> Gauge:
+    """Return the metric of when the deleting of what is old last went well, by what is deleted."""
+    about = "When what is old was last deleted without a fault, in seconds since 1970; 0: not yet"
+    return Gauge(f"{prefix}_timestamp_seconds", about, ["what"], registry=registry)
 
 
 class Heartbeat:
@@ -101,7 +117,7 @@ class ApiMetrics:
         self.events = Counter(
             "berth_api_events", "Events received by outcome", ["outcome"], registry=self.registry
         )
-
+        self.tidied = tidied_gauge(registry, "berth_api_tidied")
         self.accesses_lost = Counter(
             "berth_api_accesses_lost", "Requests that the access log does not have", registry=self.registry
         )

@@ -14,15 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-import typer
-
-from domain.model.errors import Unavailable
+from domain.model.errors import BerthError, Unavailable
 from services import bootstrap
 from services.address import KEY_FILE, Instance, remove_address, write_address, write_key
 from services.api.keys import key_hash, new_key
 from services.bootstrap import Place
+from services.build import build
 from services.config import Settings
 from services.listening import ServeError, bind, is_loopback, tls_of, url_of
+from services.log_format import announce
 from services.metrics import Heartbeat, process_app, process_registry
 from services.ports.store import Grant
 
@@ -47,29 +47,50 @@ class Running(NamedTuple):
         return self.instance.url
 
 
-async def supervise(*works: Coroutine[Any, Any, None]) -> None:
-    """Run until one of the processes ends or a signal comes, then stop the others."""
+class Ended(BerthError):
+    """What works until it is told to stop has ended by itself, which only a fault of berth does."""
+
+    code = "ended"
+
+
+async def supervise(
+    *works: Coroutine[Any, Any, None], until: Coroutine[Any, Any, None] | None = None
+) -> None:
+    """Run until a signal comes, ``until`` is over or one of the works fails; then stop the others.
+
+    Raises
+    ------
+    Ended
+        One of the works returned.
+    """
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
-    signalled = asyncio.create_task(stopped.wait())
     tasks = [asyncio.create_task(work) for work in works]
+    asked = [asyncio.create_task(work) for work in (_when(stopped), until) if work is not None]
     try:
-        done, _ = await asyncio.wait([*tasks, signalled], return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait([*tasks, *asked], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (*tasks, signalled):
+        for task in (*tasks, *asked):
             task.cancel()
-        _, late = await asyncio.wait([*tasks, signalled], timeout=STOP_SECONDS_MAX)
+        _, late = await asyncio.wait([*tasks, *asked], timeout=STOP_SECONDS_MAX)
         for task in late:
             _log.warning("%s does not stop in time", task.get_coro())
     for task in done:
         task.result()
+    if done.isdisjoint(asked):
+        names = ", ".join(getattr(task.get_coro(), "__qualname__", "a task") for task in done)
+        raise Ended(f"{names} ended by itself, so this process ends; this is a fault of berth")
+
+
+async def _when(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 async def announced(line: str, work: Coroutine[Any, Any, None]) -> None:
     """Say that a process is up, and run it: who reads it may stop it, and signals are waited for by now."""
-    typer.echo(line, err=True)
+    announce(line)
     await work
 
 
@@ -92,10 +113,9 @@ async def _serve_api(app: FastAPI, listening: socket.socket, settings: Settings)
 
     tls = tls_of(settings.api_tls_cert, settings.api_tls_key)
     if tls is None and not is_loopback(settings.api_host):
-        typer.echo(
+        announce(
             "warning: keys and answers cross the network unencrypted; "
-            "set BERTH_API_TLS_CERT and BERTH_API_TLS_KEY, or put a proxy with TLS before this API",
-            err=True,
+            "set BERTH_API_TLS_CERT and BERTH_API_TLS_KEY, or put a proxy with TLS before this API"
         )
     await serve_http(app, [listening], tls=tls)
 
@@ -131,7 +151,7 @@ async def _observed(
     with served_metrics(settings, registry, heartbeat):
         async with bootstrap.place(settings) as at:
             await _check_ledger(at, what)
-            line = f"{what} {settings.worker_name} is up; Ctrl-C stops it"
+            line = f"{what} {settings.worker_name} is up, {build()}; Ctrl-C stops it"
             await supervise(announced(line, run(at, settings, registry)), heartbeat.run())
 
 
@@ -184,7 +204,7 @@ async def serve_api(settings: Settings) -> None:
 
                 async def answer() -> None:
                     # Who reads it may stop the process: signals are waited for by now.
-                    typer.echo(f"API on {url} (described at /docs); Ctrl-C stops it", err=True)
+                    announce(f"API on {url} (described at /docs), {build()}; Ctrl-C stops it")
                     await _serve_api(app, listening, settings)
 
                 await supervise(answer())
@@ -216,7 +236,7 @@ async def _make_first_key(at: Place, directory: Path) -> None:
         await store.create_key(key_hash(key), Grant("first", ["admin"]))
     # What is no terminal is a log, which more people read than the file.
     shown = f": {key}" if sys.stderr.isatty() else ""
-    typer.echo(f"the first API key, role admin, is kept in {directory / KEY_FILE}{shown}", err=True)
+    announce(f"the first API key, role admin, is kept in {directory / KEY_FILE}{shown}")
 
 
 async def serve_up(settings: Settings, then: Callable[[Running], Awaitable[None]] | None = None) -> None:
@@ -229,17 +249,17 @@ async def serve_up(settings: Settings, then: Callable[[Running], Awaitable[None]
             app.include_router(instance_route(running.instance))
             compiled = asyncio.Event()
 
-            async def announce() -> None:
-                typer.echo(f"berth is up: {running.url} (described at /docs); Ctrl-C stops it", err=True)
+            async def stay() -> None:
+                announce(f"berth is up: {running.url} (described at /docs), {build()}; Ctrl-C stops it")
                 await asyncio.Event().wait()
 
             async def beside() -> None:
                 await compiled.wait()
-                await (announce() if then is None else then(running))
+                await (stay() if then is None else then(running))
 
             await supervise(
                 _serve_api(app, listening, settings),
                 bootstrap.run_worker(running.place, settings, registry, compiled),
                 bootstrap.run_relay(running.place, settings, registry),
-                beside(),
+                until=beside(),
             )

@@ -19,13 +19,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
 
 import h11
 import msgspec
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from services.background import begin, endless
 from services.listening import network_of, remote_of
 from services.log_limit import LogLimit
 
@@ -241,7 +243,7 @@ class Server(uvicorn.Server):
         )
         self.admission = Admission(limits)
         self._tls = tls
-        self._accepting: list[asyncio.Task[None]] = []
+        self._accepting: list[asyncio.Task[NoReturn]] = []
         self._opening: set[asyncio.Task[None]] = set()
 
     @contextlib.contextmanager
@@ -256,7 +258,7 @@ class Server(uvicorn.Server):
         for listening in sockets or []:
             listening.setblocking(False)
             listening.listen(_BACKLOG)
-            self._accepting.append(asyncio.create_task(self._accept(listening)))
+            self._accepting.append(endless("accepting connections", partial(self._accept, listening)))
         self.started = True
 
     async def _accept(self, listening: socket.socket) -> None:
@@ -273,7 +275,7 @@ class Server(uvicorn.Server):
             if admitted is None:
                 accepted.close()
             else:
-                opening = asyncio.create_task(self._open(accepted, admitted))
+                opening = begin("opening a connection", self._open(accepted, admitted))
                 self._opening.add(opening)
                 opening.add_done_callback(self._opening.discard)
             await asyncio.sleep(0)  # accepting never waits while clients come: let the others work
@@ -359,7 +361,14 @@ async def serve_http(
 def serve_in_thread(app: Any, listening: socket.socket) -> Callable[[], None]:
     """Answer requests from a thread with an event loop of its own; return what ends it."""
     server = Server(app, _within_files(Limits(connections_max=100)), None)
-    thread = threading.Thread(target=asyncio.run, args=(server.serve([listening]),), daemon=True)
+
+    def run() -> None:
+        try:
+            asyncio.run(server.serve([listening]))
+        except Exception:
+            _log.exception("the server on %s failed", listening.getsockname())
+
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
 
     def stop() -> None:

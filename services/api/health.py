@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from domain.model.errors import BerthError, Unavailable
+from services.background import begin
 from services.lag import Lag, lags
 from services.ports.log import Log, TopicPartition
 from services.ports.store import ShardState, Store
@@ -34,10 +35,11 @@ class Lookout:
     Parameters
     ----------
     why_not : callable
-        Says of the database's revision why this version cannot work on it; "" where it can.
+        Says of the database's revision, and of the oldest one that may work on a newer database, why this
+        version cannot work on it; "" where it can.
     """
 
-    def __init__(self, store: Store, log: Log, why_not: Callable[[str | None], str]) -> None:
+    def __init__(self, store: Store, log: Log, why_not: Callable[[str | None, str | None], str]) -> None:
         self._store = store
         self._log = log
         self._why_not = why_not
@@ -52,7 +54,7 @@ class Lookout:
         """
         if self._looking is None or self._looking.done():
             fresh = self._seen is not None and time.monotonic() - self._seen_at < LOOK_SECONDS
-            self._looking = None if fresh else asyncio.create_task(self._note())
+            self._looking = None if fresh else begin("looking at the deployment", self._note())
         return self._looking
 
     async def _note(self) -> None:
@@ -91,7 +93,7 @@ class Lookout:
         except BerthError as error:
             return Condition(checks | {"migrations": str(error)}, {})
         folded = {TopicPartition(row.topic, row.partition): row.next_offset for row in rows}
-        checks["migrations"] = self._why_not(pulse.revision) or "ok"
+        checks["migrations"] = self._why_not(pulse.revision, pulse.works_from) or "ok"
         checks["workers"] = _workers(shards, pulse.workers_count)
         behind: Mapping[int, Lag] = {}
         try:

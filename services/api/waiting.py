@@ -17,6 +17,7 @@ from services.api.answers import DeadLetter, Ingested
 from services.api.answers_decisions import Decision
 from services.api.explanation import decision_of
 from services.api.views import dead_letter_of
+from services.background import begin
 from services.codec.gateway import Outgoing
 from services.codec.partition import partition_for
 from services.ports.inbox import home_of, inbox_topic
@@ -64,7 +65,7 @@ class Folding:
         event = asyncio.Event()
         self._waiting[event] = ends
         if self._polling is None or self._polling.done():
-            self._polling = asyncio.create_task(self._poll())
+            self._polling = begin("looking whether events are folded", self._poll())
         try:
             async with asyncio.timeout(seconds):
                 await event.wait()

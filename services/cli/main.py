@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import warnings
@@ -37,6 +38,7 @@ from services.cli import (
 from services.cli.output import say
 from services.cli.terminal import echo
 from services.config import SETTINGS
+from services.log_format import announce, is_json
 from services.secret import redacted, traceback_of
 
 TRY = "Try it"
@@ -71,7 +73,7 @@ class BerthGroup(TyperGroup):
             if ctx.params.get("debug"):
                 echo(traceback_of(error), err=True)
             elif isinstance(error, BerthError):
-                say(f"error: {redacted(error)}", err=True)
+                _complain(redacted(error))
             elif (said := getattr(error, "format_message", None)) is not None:
                 asked = getattr(getattr(error, "ctx", None), "command_path", "berth")
                 text = " ".join(redacted(said()).split()).replace("Value error, ", "")
@@ -80,8 +82,16 @@ class BerthGroup(TyperGroup):
                 raise typer.Exit(2) from None
             else:
                 where = "this is a fault of berth, `berth --debug …` shows where"
-                say(f"error: {redacted(f'{type(error).__name__}: {error}')}; {where}", err=True)
+                _complain(f"{redacted(f'{type(error).__name__}: {error}')}; {where}")
         raise typer.Exit(1)
+
+
+def _complain(text: str) -> None:
+    """Say what ends the command: on standard error, as a line of the log where that is JSON."""
+    if is_json():
+        announce(text, logging.ERROR)
+    else:
+        say(f"error: {text}", err=True)
 
 
 def _settings_help() -> str:
@@ -108,9 +118,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from services.build import build
 
-        echo(f"berth {version('berth')}")
+        echo(f"berth {build()}")
         raise typer.Exit
 
 
@@ -156,6 +166,7 @@ app.command("replay", rich_help_panel=RUN)(replay.replay)
 app.command("init", rich_help_panel=SET_UP)(setup.init)
 app.add_typer(keys.app, name="api-key", rich_help_panel=SET_UP)
 app.command("refold", rich_help_panel=SET_UP)(setup.refold)
+app.command("version", rich_help_panel=SET_UP)(setup.version)
 app.command("compile", rich_help_panel=SET_UP)(setup.compile_)
 app.command("serve-dev", rich_help_panel=SET_UP)(setup.serve_dev)
 

@@ -14,11 +14,11 @@ import typer
 from domain.model.errors import BerthError
 from services.cli.terminal import echo
 from services.config import SETTINGS, Setting, Settings
-from services.secret import RedactingFormatter
+from services.log_format import formatter
 
 WARNINGS_SHOWN_MAX = 20
 _KAFKA = tuple(setting.field for setting in SETTINGS if setting.field.startswith("kafka_"))
-PLACE = (*_KAFKA, "postgres_dsn", "postgres_password", "dir", "log_level")
+PLACE = (*_KAFKA, "postgres_dsn", "postgres_password", "dir", "log_level", "log_format")
 """The settings of a command that opens the ledger and the log."""
 
 CLIENT = ("dir", "api_url", "api_key", "api_ca", "postgres_dsn", "postgres_password", *_KAFKA)
@@ -39,7 +39,7 @@ def settings(**flags: str | None) -> Settings:
     logging.basicConfig(format="warning: %(message)s", force=True)  # while the settings are read
     found = Settings.from_env(None, **flags)
     handler = logging.StreamHandler()
-    handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)-7s %(name)s  %(message)s"))
+    handler.setFormatter(formatter(found.log_format))
     logging.basicConfig(level=found.log_level.upper(), handlers=[handler], force=True)
     return found
 

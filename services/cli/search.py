@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from domain.model.errors import FieldError
 from services.cli.options import flowing
 from services.cli.output import Column, Format, Json, Output, on_terminal, print_table, print_value, say
+from services.cli.results import write_manifest, write_table
 from services.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -71,6 +74,24 @@ def functions(
     evaluations: Annotated[int, typer.Option(min=100, help="The budget of a run.")] = 30_000,
     population: Annotated[int, typer.Option(min=4, max=10_000, help="Members of a population.")] = 30,
     seed: Annotated[int, typer.Option(min=0, help="The first seed; equal seeds give equal results.")] = 1,
+    against: Annotated[
+        Algorithm | None,
+        typer.Option(
+            "--against",
+            metavar="NAME",
+            help="Whose runs the others are ranked with. (default: tbesk, or else the first)",
+        ),
+    ] = None,
+    csv_: Annotated[
+        Path | None,
+        typer.Option(
+            "--csv", metavar="DIR", help="Write functions.csv, runs.csv and convergence.csv into it."
+        ),
+    ] = None,
+    plots: Annotated[
+        Path | None,
+        typer.Option("--plots", metavar="DIR", help="Draw the way to the least value into it (matplotlib)."),
+    ] = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Minimise six test functions, with the optimum at the origin and shifted away from it.
@@ -79,22 +100,34 @@ def functions(
     pulled towards zero: it solves a function whose optimum is there, and fails where it is anywhere else.
     All of them together take some minutes; -f and -a choose.
 
-    scipy-de and scipy-annealing are those of scipy.optimize; they need SciPy.
+    P is by which chance the runs of two searches that are alike would rank so far apart: the rank-sum test of
+    Wilcoxon, Mann and Whitney with those of --against. It, scipy-de and scipy-annealing need SciPy.
     """
     from rich.console import Console
     from rich.progress import Progress
 
     from domain.search import library
-    from domain.search.comparing import compare
+    from domain.search.comparing import compare, rank_tests
 
-    algorithms, missing = list(algorithm or Algorithm), list[str]()
-    if any(each in _OF_SCIPY for each in algorithms):
-        if algorithm:
-            library.optimize()  # or say at once what is missing
-        elif not library.is_there():
-            missing = [each.value for each in _OF_SCIPY]
-            algorithms = [each for each in algorithms if each not in _OF_SCIPY]
+    algorithms, missing = _asked(algorithm)
+    if plots is not None:
+        from services.simulate.drawing import drawing
+        from services.study.convergence import draw_convergence
+
+        drawing()  # or say at once what is missing
+    if against is not None and against not in algorithms:
+        raise FieldError("--against", f"must be one of those that run: {', '.join(algorithms)}")
+    rival = against or (Algorithm.TBESK if Algorithm.TBESK in algorithms else algorithms[0])
     names = list(function or Function)
+    settings = {
+        "algorithms": [each.value for each in algorithms],
+        "functions": [each.value for each in names],
+        "dimensions": dimensions,
+        "runs": runs,
+        "evaluations": max(evaluations, population),
+        "population": population,
+        "against": rival.value,
+    }
     with Progress(console=Console(stderr=True), transient=True, disable=not on_terminal()) as progress:
         bar = progress.add_task("searching", total=2 * len(algorithms) * len(names))
         found = compare(
@@ -108,8 +141,14 @@ def functions(
             report=lambda _: progress.advance(bar),
         )
     if missing:
-        say(f"Without {' and '.join(missing)}, which need SciPy: pip install 'berth[search]'", err=True)
-    rows = [_row(each) for each in found]
+        say(f"Without {', '.join(missing)}, which need SciPy: pip install 'berth[search]'", err=True)
+    chances = rank_tests(found, rival.value) if library.is_there() else [None] * len(found)
+    rows = [_row(each, chance) for each, chance in zip(found, chances, strict=True)]
+    if csv_ is not None:
+        _write_csv(csv_, found, rows, seed)
+    if plots is not None:
+        draw_convergence(plots, found)
+    write_manifest((csv_, plots), "berth search functions", range(seed, seed + runs), settings)
     if output in (Format.JSON, Format.YAML):
         print_value(rows, output)
         return
@@ -119,7 +158,40 @@ def functions(
         say("\n".join(said(found)))
 
 
-def _row(of: Compared) -> Json:
+def _asked(algorithm: list[Algorithm] | None) -> tuple[list[Algorithm], list[str]]:
+    """Return the searches that run, and what does not as SciPy is missing."""
+    from domain.search import library
+
+    algorithms = list(algorithm or Algorithm)
+    if library.is_there():
+        return algorithms, []
+    if algorithm and any(each in _OF_SCIPY for each in algorithms):
+        library.optimize()  # says what is missing
+    missing = [] if algorithm else [each.value for each in _OF_SCIPY]
+    return [each for each in algorithms if each not in _OF_SCIPY], [*missing, "the rank test"]
+
+
+def _write_csv(folder: Path, found: list[Compared], rows: list[Json], first_seed: int) -> None:
+    """Write the table, what each run found, and the way there."""
+    titles = tuple(rows[0])
+    write_table(folder / "functions.csv", titles, ([row[title] for title in titles] for row in rows))
+    of = ("function", "optimum", "algorithm")
+    keys = [tuple(row[title] for title in of) for row in rows]
+    each_run = (
+        (*key, first_seed + k, value)
+        for key, each in zip(keys, found, strict=True)
+        for k, value in enumerate(each.values)
+    )
+    write_table(folder / "runs.csv", (*of, "seed", "best"), each_run)
+    way = (
+        (*key, at, value)
+        for key, each in zip(keys, found, strict=True)
+        for at, value in zip(each.evaluations, each.way, strict=True)
+    )
+    write_table(folder / "convergence.csv", (*of, "evaluations", "median"), way)
+
+
+def _row(of: Compared, chance: float | None) -> Json:
     return {
         "function": of.function,
         "optimum": "shifted" if of.is_shifted else "at zero",
@@ -127,6 +199,9 @@ def _row(of: Compared) -> Json:
         "best": of.best,
         "median": of.median,
         "worst": of.worst,
+        "mean": of.mean,
+        "deviation": of.deviation,
+        "p": chance,
         "iterations": round(of.iterations_mean, 1),
         "solved": of.solved_count,
         "runs": of.runs_count,
@@ -134,14 +209,19 @@ def _row(of: Compared) -> Json:
 
 
 def _value(name: str) -> Column:
-    return Column(name.upper(), lambda item: f"{item[name]:.3g}", right=True, wide=name == "median")
+    title = name.upper()
+    return Column(title, lambda item: _short(item[name]), right=True, wide=name in ("median", "worst"))
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
 
 
 _COLUMNS = (
     Column("FUNCTION", lambda item: item["function"], keep=True),
     Column("OPTIMUM", lambda item: item["optimum"]),
     Column("ALGORITHM", lambda item: item["algorithm"], keep=True),
-    *map(_value, ("best", "median", "worst")),
+    *map(_value, ("best", "median", "worst", "mean", "deviation", "p")),
     Column("ITERATIONS", lambda item: f"{item['iterations']:.0f}", right=True),
     Column("SOLVED", lambda item: f"{item['solved']}/{item['runs']}", right=True),
 )
@@ -158,5 +238,8 @@ def said(found: list[Compared]) -> list[str]:
         if solved[0] > 2 * solved[1]:
             line += ": its moves pull towards zero"
         lines.append(line)
+    lines.append(
+        "P: the rank-sum test with the runs of --against; - is that search itself, or SciPy is missing."
+    )
     lines.append("Solved: within 0.000001 of the least value. Iterations: until within 1 % of the end.")
     return lines

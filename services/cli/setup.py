@@ -159,6 +159,13 @@ def serve_dev(
         raise CommandError(f"{name} does not start: {error}") from error
 
 
+def version() -> None:
+    """Show which build of berth this is: the release, and the commit where that is known."""
+    from services.build import build
+
+    echo(f"berth {build()}")
+
+
 def compile_() -> None:
     """Compile all kernels now, for an image or before the first start; again: does nothing."""
     from domain.kernels.catalogue import UNITS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import enum
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from services.cli.options import flowing
 from services.cli.output import Column, Format, Json, Output, on_terminal, print_table, print_value
+from services.cli.results import write_manifest, write_table
 from services.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ def imbalance(
         write_csv(csv_, found, RESOURCES)
     if plots is not None:
         draw(plots, found, RESOURCES)
+    settings = {"methods": names, "runs": runs, "pods": pods}
+    write_manifest((csv_, plots), "berth study imbalance", range(seed, seed + runs), settings)
     if output in (Format.JSON, Format.YAML):
         print_value({"resources": list(RESOURCES), "runs": [_document(run) for run in found]}, output)
         return
@@ -164,6 +166,8 @@ def gather(
         _write_gathering(csv_, found)
     if plots is not None:
         draw_gathering(plots, found)
+    settings = {"profiles": names, "runs": runs}
+    write_manifest((csv_, plots), "berth study gather", range(seed, seed + runs), settings)
     import msgspec
 
     if output in (Format.JSON, Format.YAML):
@@ -177,34 +181,24 @@ def gather(
 
 
 def _write_gathering(directory: Path, found: Sequence[Gathering]) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
     moments = ("before", "after", "used_before", "used_after")
-    with (directory / "gather.csv").open("w", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        titles = [f"{resource}_{moment}" for moment in moments for resource in ("cpu", "memory")]
-        lines.writerow(("method", "seed", "node", *titles))
-        for each in found:
-            for node in each.before:
-                shares = [share for moment in moments for share in getattr(each, moment)[node]]
-                lines.writerow((each.method, each.seed, node, *map(repr, shares)))
+    titles = [f"{resource}_{moment}" for moment in moments for resource in ("cpu", "memory")]
+    rows = (
+        (each.method, each.seed, node, *(share for of in moments for share in getattr(each, of)[node]))
+        for each in found
+        for node in each.before
+    )
+    write_table(directory / "gather.csv", ("profile", "seed", "node", *titles), rows)
 
 
 def write_csv(directory: Path, runs: list[Run], resources: tuple[str, ...]) -> None:
     """Write Z after each step, and the utilisation of each node in the end, a line per number of each run."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "imbalance.csv").open("w", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(("method", "seed", "pods", "imbalance"))
-        for run in runs:
-            lines.writerows(
-                (run.method, run.seed, pods, repr(z)) for pods, z in zip(run.pods, run.imbalance, strict=True)
-            )
-    with (directory / "utilisation.csv").open("w", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        lines.writerow(("method", "seed", "node", *resources))
-        for run in runs:
-            for node, shares in run.utilisation.items():
-                lines.writerow((run.method, run.seed, node, *map(repr, shares)))
+    steps = (
+        (run.method, run.seed, *each) for run in runs for each in zip(run.pods, run.imbalance, strict=True)
+    )
+    write_table(directory / "imbalance.csv", ("method", "seed", "pods", "z"), steps)
+    nodes = ((run.method, run.seed, node, *of) for run in runs for node, of in run.utilisation.items())
+    write_table(directory / "utilisation.csv", ("method", "seed", "node", *resources), nodes)
 
 
 def _document(run: Run) -> Json:

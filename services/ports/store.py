@@ -206,10 +206,15 @@ class ShardOffset(NamedTuple):
 
 
 class Pulse(NamedTuple):
-    """The revision of the tables, and how many workers are up, those without a shard included."""
+    """The revision of the tables, and how many workers are up, those without a shard included.
+
+    Where a newer version of berth has migrated them, ``works_from`` is the oldest revision whose version of
+    berth may work on them.
+    """
 
     revision: str | None
     workers_count: int
+    works_from: str | None = None
 
 
 class Counts(NamedTuple):

@@ -116,7 +116,9 @@ class Relay:
             try:
                 epoch = await self._outbox.acquire(shard, self._settings.name, self._settings.lease_seconds)
                 if epoch:
-                    _LOGGER.info("publishing shard %d with epoch %d", shard, epoch)
+                    first = epoch == 1  # a later one takes the shard over, which is told at the usual level
+                    level = logging.INFO if first else logging.WARNING
+                    _LOGGER.log(level, "publishing shard %d with epoch %d", shard, epoch)
                     self._note("")
                     await self._publish_shard(shard, epoch)
             except (Unavailable, Fenced, Diverged) as error:

@@ -1,8 +1,10 @@
-"""Pictures with matplotlib: readable without colour, and the same files for the same figures."""
+"""Pictures with matplotlib: colours that the colour-blind tell apart; equal files for equal figures.
+
+Lines differ without colour, too.
+"""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +13,10 @@ from typing import Any
 from domain.model.errors import FieldError
 
 FORMATS = ("png", "svg")
-_LINES = list(itertools.product(("black", "0.45"), ("-", "--", "-.", ":")))
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+"""The palette of Okabe and Ito (2008) without its yellow, which is too pale for a line on white."""
+
+_LINES = ("-", "--", "-.", ":")
 _MARKERS = "osv^D*xP+"
 _DPI = 120
 _FIXED = {"png": {"Software": None}, "svg": {"Date": None}}
@@ -39,11 +44,25 @@ def drawing() -> ModuleType:
     return found
 
 
+def colour(number: int) -> str:
+    """Return the colour of what has this number."""
+    return COLOURS[number % len(COLOURS)]
+
+
 def line_style(number: int) -> dict[str, Any]:
-    """Return how the line with this number is drawn."""
-    colour, line = _LINES[number % len(_LINES)]
-    marker = _MARKERS[number % len(_MARKERS)]
-    return {"color": colour, "linestyle": line, "marker": marker, "markersize": 4, "linewidth": 1}
+    """Return how the line with this number is drawn: by its dashes and marker alone it is one of 36."""
+    line, marker = _LINES[number % len(_LINES)], _MARKERS[number % len(_MARKERS)]
+    return {"color": colour(number), "linestyle": line, "marker": marker, "markersize": 4, "linewidth": 1.2}
+
+
+def from_zero(axes: Any, values: Iterable[float]) -> None:
+    """Let the axis of these values begin at zero; where all are zero it says so, and has no other tick."""
+    if any(values):
+        axes.set_ylim(bottom=0)
+        return
+    axes.set_ylim(-0.05, 1)
+    axes.set_yticks([0])
+    axes.text(0.5, 0.5, "0 throughout", transform=axes.transAxes, ha="center", va="center", color="0.35")
 
 
 def write(directory: Path, figures: Iterable[tuple[str, Any]]) -> list[Path]:

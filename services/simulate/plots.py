@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from services.simulate.drawing import drawing, line_style, write
+from services.simulate.drawing import colour, drawing, from_zero, line_style, write
 from services.simulate.measuring import Look, titles
 from services.simulate.running import Run
 
@@ -40,7 +40,7 @@ def draw_way(
     """
     figure, axes = drawing().subplots(figsize=(7, 4), layout="constrained")
     axes.plot([at for at, _ in points], [score for _, score in points], label="best so far", **line_style(0))
-    axes.axhline(bound, color="0.45", linestyle="--", linewidth=1, label=f"no score is below {bound:,.0f}")
+    axes.axhline(bound, color=colour(1), linestyle="--", linewidth=1, label=f"no score is below {bound:,.0f}")
     axes.set_xlabel("processor seconds")
     axes.set_ylabel("score")
     axes.grid(color="0.9")
@@ -82,7 +82,7 @@ def _panels(runs: Sequence[Run], panels: Sequence[tuple[str, Callable[[Look], fl
             at = [look.arrived if by_pods else look.seconds / size for look in run.looks]
             axes.plot(at, [read(look) for look in run.looks], label=run.method, **line_style(i))
         axes.set_title(title, fontsize="medium")
-        axes.set_ylim(bottom=0)
+        from_zero(axes, (read(look) for run in runs for look in run.looks))
         axes.grid(color="0.9")
     for axes in grid[1]:
         axes.set_xlabel("pods that came" if by_pods else unit)

@@ -1,4 +1,4 @@
-"""Draws the studies with matplotlib, as PNG and SVG that are readable without colour."""
+"""Draws the studies with matplotlib, as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from services.simulate.drawing import drawing, line_style, write
+from services.simulate.drawing import colour, drawing, line_style, write
 from services.study.gathering import Gathering
 from services.study.imbalance import Run
 
@@ -34,7 +34,8 @@ def _curves(pyplot: ModuleType, runs: Sequence[Run]) -> Any:
         each = list(zip(*(run.imbalance for run in own), strict=True))
         middle = [statistics.median(z) for z in each]
         axes.plot(own[0].pods, middle, label=name, markevery=2, **line_style(i))
-        axes.fill_between(own[0].pods, [min(z) for z in each], [max(z) for z in each], color="0.8", alpha=0.5)
+        low, high = [min(z) for z in each], [max(z) for z in each]
+        axes.fill_between(own[0].pods, low, high, color=colour(i), alpha=0.15, linewidth=0)
     axes.set_yscale("log")
     axes.set_xlabel("pods placed")
     axes.set_ylabel("imbalance Z (mean over nodes)")
@@ -50,7 +51,8 @@ def _nodes(pyplot: ModuleType, runs: Sequence[Run], resources: Sequence[str]) ->
     for r, (axes, resource) in enumerate(zip(grid.flat, resources, strict=False)):
         for column, run in enumerate(first):
             shares = [100.0 * of[r] for of in run.utilisation.values()]
-            axes.plot([column] * len(shares), shares, linestyle="", marker="_", color="black", markersize=9)
+            style = {"linestyle": "", "marker": "_", "markersize": 9, "color": colour(column)}
+            axes.plot([column] * len(shares), shares, **style)
         axes.axhline(100.0, color="0.5", linestyle="--", linewidth=1)
         axes.set_title(resource.rpartition("/")[2])
         axes.set_xticks(range(len(first)), [run.method for run in first], rotation=60, ha="right")
@@ -68,13 +70,13 @@ def _scattered(pyplot: ModuleType, gatherings: Sequence[Gathering]) -> Any:
     )
     for axes, each in zip(grid.flat, gatherings, strict=False):
         for shares, face, edge, label in (
-            (each.before, "none", "0.6", "before"),
-            (each.after, "0.1", "0.1", "after"),
+            (each.before, "none", colour(1), "before"),
+            (each.after, colour(0), colour(0), "after"),
         ):
             cpu, memory = zip(*((100 * c, 100 * m) for c, m in shares.values()), strict=True)
             axes.scatter(cpu, memory, s=12, facecolors=face, edgecolors=edge, linewidths=0.8, label=label)
             axes.plot(
-                [statistics.fmean(cpu)], [statistics.fmean(memory)], marker="+", markersize=13, color="0.35"
+                [statistics.fmean(cpu)], [statistics.fmean(memory)], marker="+", markersize=13, color="black"
             )
         axes.set_title(each.method, fontsize="medium")
         axes.set_xlim(0, 100)

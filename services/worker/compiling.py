@@ -18,6 +18,7 @@ from pathlib import Path
 from domain.kernels.catalogue import FIRST, LATER, prepare_all
 from domain.kernels.compiling import Compilations, Unit
 from ops.child import environment, python_module, python_path
+from services.log_format import announce
 from services.worker.compile_turn import Turn
 from services.worker.thread import in_thread
 
@@ -52,7 +53,7 @@ async def compile_later() -> None:
 @contextlib.contextmanager
 def late_ones_told() -> Iterator[None]:
     """Say it where a pod has to wait for a kernel that is compiled when it is first called."""
-    with Compilations(lambda name: _say(f"compiling the kernel {name}, needed for the first time")):
+    with Compilations(lambda name: announce(f"compiling the kernel {name}, needed for the first time")):
         yield
 
 
@@ -68,7 +69,7 @@ async def _turn(unit: Unit, *, silent: bool = False) -> AsyncIterator[None]:
         waiting = asyncio.create_task(in_thread(stack.enter_context, turn.taken()))
         await asyncio.wait({waiting}, timeout=_SILENT_SECONDS)
         if turn.waits and not silent:
-            _say("another process compiles the placing kernels; waiting until it has")
+            announce("another process compiles the placing kernels; waiting until it has")
         await waiting
         yield
 
@@ -139,7 +140,7 @@ class _Progress:
     def __init__(self, expected: int) -> None:
         self._expected, self._done = expected, 0
         self._started = self._told = time.monotonic()
-        _say(
+        announce(
             f"compiling the placing kernels for this processor ({expected} to go), once per installation: "
             "about half a minute of processor time"
         )
@@ -153,20 +154,16 @@ class _Progress:
             print(f"\r{state}: {unit.py_func.__name__:<24}", end="", file=sys.stderr, flush=True)
         elif now - self._told >= _TELL_SECONDS:
             self._told = now
-            _say(f"still compiling: {state}")
+            announce(f"still compiling: {state}")
 
     def end(self, kept_in: str | None) -> None:
         """Say how long it took, and where the result is."""
         if sys.stderr.isatty():
             print("\r" + " " * 72 + "\r", end="", file=sys.stderr)
-        _say(f"compiled in {time.monotonic() - self._started:.0f} s; {_fate(kept_in)}")
+        announce(f"compiled in {time.monotonic() - self._started:.0f} s; {_fate(kept_in)}")
 
 
 def _fate(kept_in: str | None) -> str:
     if kept_in is None:
         return "nothing can be kept, so every start compiles: set NUMBA_CACHE_DIR to a directory to write in"
     return f"kept in {kept_in}"
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -373,7 +373,7 @@ async def test_a_fault_of_ours_has_the_shape_too(world: World) -> None:
 
     broken: Any = Broken()
     gate = Gate(broken, keys_required=False, local_user="me")
-    metrics, lookout = ApiMetrics(process_registry()), Lookout(broken, broken, str)
+    metrics, lookout = ApiMetrics(process_registry()), Lookout(broken, broken, lambda *_: "")
     app = create_app(Deps(broken, broken, broken, gate, Gateway(), metrics, lookout))
     async with Client(
         transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://berth"

@@ -9,15 +9,20 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
+from prometheus_client import CollectorRegistry
 
+from domain.model import limits
 from domain.model.errors import LogTruncated, Unavailable
 from domain.model.pods import PodTemplate
+from services import bootstrap
 from services.adapters.embedded import retention
 from services.adapters.embedded.log import EmbeddedLog
 from services.adapters.postgres import loading, tidying
 from services.adapters.postgres.audit import check
 from services.adapters.postgres.connections import Session
 from services.adapters.postgres.migrate import init_shards
+from services.bootstrap import Place
+from services.config import Settings
 from services.ports.ledger import CommitBatch, Committed, PodTombstone
 from services.ports.log import (
     CONFIG_TOPIC,
@@ -250,24 +255,30 @@ async def test_a_deletion_that_no_worker_has_read_stays(backend: PostgresBackend
     await log.aclose()
 
 
-async def test_one_kind_that_cannot_be_deleted_keeps_no_other(
+async def test_a_worker_deletes_what_is_old_and_says_when_it_last_did(
     backend: PostgresBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tidying, "_ROUND_SECONDS", 0.01)
-    reached = asyncio.Event()
+    """With the settings as they are by themselves; and one kind that cannot be deleted keeps no other."""
+    monkeypatch.setattr(tidying, "ROUND_SECONDS", 0.05)
 
-    async def overdue(_session: Session) -> None:
+    async def overdue(*_args: object) -> None:
         raise Unavailable("canceling statement due to statement timeout")
 
-    async def next_one(_session: Session) -> None:
-        reached.set()
+    monkeypatch.setattr(tidying, "forget_tombstones", overdue)
+    log, registry, at = await _log(backend), CollectorRegistry(), Place(backend.dsn, None)
+    await _write(log, DECISIONS_TOPIC, Entry(b"k", b"v"))
+    await _grow_older(backend, limits.tombstone_hours + 1)
+    async with bootstrap.tidied(at, Settings(), registry), asyncio.timeout(20):
+        while not _last(registry, "embedded-log"):
+            await asyncio.sleep(0.05)
+    with pytest.raises(LogTruncated):
+        await _read(log, DECISIONS, 0, 1)
+    assert _last(registry, "tombstones") == 0
+    await log.aclose()
 
-    running = asyncio.create_task(tidying.tidy(backend.dsn, overdue, next_one))
-    try:
-        await asyncio.wait_for(reached.wait(), 2)
-    finally:
-        running.cancel()
-        await asyncio.wait({running})
+
+def _last(registry: CollectorRegistry, what: str) -> float | None:
+    return registry.get_sample_value("berth_tidied_timestamp_seconds", {"what": what})
 
 
 async def test_a_reader_passes_a_hole_at_the_end(backend: PostgresBackend, session: Session) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from alembic.script import ScriptDirectory
 
 from services import bootstrap
 from services.adapters.postgres.audit import check
-from services.adapters.postgres.migrate import alembic_config
-from services.adapters.postgres.revision import Outdated, newest_revision
+from services.adapters.postgres.migrate import ShardsMismatch, alembic_config
+from services.adapters.postgres.revision import Outdated, TooNew, newest_revision
 from services.bootstrap import Place
 from services.config import Settings
 from services.metrics import process_registry
@@ -43,7 +44,7 @@ async def place(embedded_dsn: str) -> AsyncIterator[Place]:
 
 def work(place: Place, name: str, build: str, monkeypatch: pytest.MonkeyPatch) -> asyncio.Task[None]:
     """Start a worker of a version of berth."""
-    monkeypatch.setattr(bootstrap, "version", lambda _: build)
+    monkeypatch.setattr(bootstrap, "build", lambda: build)
     return asyncio.create_task(bootstrap.run_worker(place, Settings(worker_name=name), process_registry()))
 
 
@@ -118,14 +119,54 @@ async def test_no_process_begins_on_tables_that_have_to_be_migrated_first(place:
     assert answer.json()["checks"]["migrations"] == f"at 0031, not {newest_revision()}; run `berth init`"
 
 
-async def test_an_api_beside_a_newer_version_is_ready_by_its_tables(place: Place) -> None:
-    await query(place, "UPDATE alembic_version SET version_num = '9999'")
+async def _migrated_by_the_next_version(place: Place, works_from: str) -> str:
+    """Return what `/readyz` says of tables that a newer version has migrated."""
+    await query(place, f"UPDATE alembic_version SET version_num = '9999', works_from = {works_from}")
     async with client_of(place) as client:
-        answer = await client.get("/readyz")
-    assert answer.json()["checks"]["migrations"] == "ok"
+        return str((await client.get("/readyz")).json()["checks"]["migrations"])
+
+
+async def test_back_to_an_old_version_that_may_work_on_newer_tables(place: Place) -> None:
+    assert await _migrated_by_the_next_version(place, f"'{newest_revision()}'") == "ok"
+    await bootstrap.check_database(place, "worker")
+    newer = f"the tables are at 9999, newer than this version of berth ({newest_revision()}); nothing to do"
+    for shards in (None, SHARDS):
+        assert await bootstrap.initialise(place, shards, roles=True) == [newer]
+    with pytest.raises(
+        ShardsMismatch, match=f"for {SHARDS} shards, not 8; add shards with the newer version"
+    ):
+        await bootstrap.initialise(place, 8)
+
+
+@pytest.mark.parametrize("works_from", ["'9998'", "NULL"])
+async def test_no_way_back_to_a_version_that_would_not_understand_the_tables(
+    place: Place, works_from: str
+) -> None:
+    why = await _migrated_by_the_next_version(place, works_from)
+    assert why.startswith("at 9999, for versions of berth that know migration ")
+    with pytest.raises(TooNew, match=why):
+        await bootstrap.check_database(place, "worker")
+    with pytest.raises(TooNew, match=why):
+        await bootstrap.initialise(place, None)
+
+
+async def test_the_tables_say_which_older_versions_may_work_on_them(place: Place) -> None:
+    assert await query(place, "SELECT works_from FROM alembic_version") == [(_SAID[newest_revision()],)]
+
+
+def _said() -> dict[str, str]:
+    scripts = ScriptDirectory.from_config(alembic_config()).walk_revisions()
+    return {each.revision: getattr(each.module, "works_from", "") for each in scripts}
+
+
+_SAID = _said()
+
+
+def test_every_migration_says_which_older_versions_may_work_on_what_it_leaves() -> None:
+    saying = {at: said for at, said in sorted(_SAID.items()) if at >= "0041"}
+    assert [at for at, said in saying.items() if said not in _SAID or said > at] == []
+    assert [*saying.values()] == sorted(saying.values()), "none takes back what an earlier one said"
 
 
 def test_the_newest_revision_is_that_of_the_migrations() -> None:
-    from alembic.script import ScriptDirectory
-
     assert newest_revision() == ScriptDirectory.from_config(alembic_config()).get_current_head()

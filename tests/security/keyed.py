@@ -83,7 +83,7 @@ async def keyed_house(database: MemoryDatabase | None = None) -> AsyncIterator[H
     house = House(database or MemoryDatabase(1))
     await house.log.ensure_topics(topic_specs(1))
     gate = Gate(house.store, keys_required=True, clock=lambda: house.seconds)
-    lookout = Lookout(house.store, house.log, lambda _: "")
+    lookout = Lookout(house.store, house.log, lambda *_: "")
     appender = Appender(await house.log.writer(), house.store.seal_secret)
     metrics = ApiMetrics(process_registry())
     house.accesses = AccessLog(house.store, metrics)

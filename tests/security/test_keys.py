@@ -289,16 +289,11 @@ async def test_two_teams_may_use_the_same_id(house: House) -> None:
 
 
 async def test_ids_are_forgotten_after_a_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forgetting, "FORGET_SECONDS", 0.01)
     monkeypatch.setattr(forgetting, "FORGET_AT_ONCE_MAX", 2)
     await house.store.record_events("ci", {str(n): b"" for n in range(7)})
     house.database.now_ms = lambda: 3_600_001
     await house.store.record_events("ci", {"new": b""})
-    running = asyncio.create_task(forgetting.forget_old("event ids", house.store.forget_events, 3600))
-    async with asyncio.timeout(10):
-        while len(house.database.events) > 1:
-            await asyncio.sleep(0.01)
-    running.cancel()
+    await forgetting.forget_old(house.store.forget_events, 3600)
     assert [*house.database.events] == [("ci", "new")]
 
 

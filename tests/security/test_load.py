@@ -145,7 +145,7 @@ class Counting:
 async def lookout_of(place: Place, log: Any) -> tuple[Lookout, PostgresStore]:
     """Return a lookout on the ledger and this log."""
     store = PostgresStore(place.dsn)
-    return Lookout(store, log, lambda _: ""), store
+    return Lookout(store, log, lambda *_: ""), store
 
 
 async def test_however_many_ask_and_leave_there_is_one_look_in_a_second(

@@ -15,7 +15,12 @@ from packaging.markers import Marker
 from ops.supply import advisories, bundled
 
 REPOSITORY = Path(__file__).parents[2]
-LOCKS = ("requirements.lock", "requirements-dev.lock", "ops/supply/tools.lock")
+LOCKS = (
+    "requirements.lock",
+    "requirements-embedded.lock",
+    "requirements-dev.lock",
+    "ops/supply/tools.lock",
+)
 _PIN = re.compile(
     r"^([a-z0-9._-]+)==([^ ;]+)(?: ; ([^\\]+))? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)",
     re.MULTILINE,
@@ -51,6 +56,13 @@ def test_the_locks_pin_what_the_project_asks_for() -> None:
     assert {_name(each) for each in project["dependencies"] + extras["build"]} <= set(runtime)
     assert {_name(each) for each in extras["dev"] + extras["plots"] + extras["search"]} <= set(dev)
     assert not {_name(each) for each in extras["plots"] + extras["search"]} & set(runtime)
+    embedded, servers = pins("requirements-embedded.lock"), {_name(each) for each in extras["embedded"]}
+    assert servers <= set(embedded)
+    assert not servers & set(runtime), "production has no database server of ours"
+    assert {name: version for name, version in embedded.items() if name in runtime} == runtime
+    assert {name: dev.get(name) for name in embedded if name != "setuptools"} == {
+        name: version for name, version in embedded.items() if name != "setuptools"
+    }
     assert {name: dev.get(name) for name in runtime if name != "setuptools"} == {
         name: version for name, version in runtime.items() if name != "setuptools"
     }
@@ -68,7 +80,8 @@ def test_the_tests_run_on_the_pinned_packages() -> None:
 def test_images_are_pinned_by_digest() -> None:
     lines = (REPOSITORY / "Dockerfile").read_text() + (REPOSITORY / "docker-compose.yml").read_text()
     named = re.findall(r"^(?:FROM| +image:) (\S+)", lines, flags=re.M)
-    foreign = [name for name in named if name != "berth"]
+    stages = set(re.findall(r"^FROM \S+ AS (\S+)", lines, flags=re.M))
+    foreign = [name for name in named if name != "berth" and name not in stages]
     assert len(foreign) == 3
     assert all(re.fullmatch(r"[a-z0-9/.:_-]+@sha256:[0-9a-f]{64}", name) for name in foreign), foreign
 
@@ -82,8 +95,37 @@ def test_the_bill_has_what_the_wheels_carry_inside(tmp_path: Path) -> None:
     bundled.main(tmp_path / "bill.json")
     found = json.loads((tmp_path / "bill.json").read_text())["components"]
     names = {component["name"] for component in found}
-    assert names == {"numpy", "PostgreSQL", "pgvector"}
+    assert names == {"numpy", "PostgreSQL", "pgvector", "readline", "ncurses-libs"}
+    assert all(each["licenses"] for each in found if each["name"] != "numpy")
     assert any(each["name"] == "PostgreSQL" and each["version"].startswith("18.") for each in found)
+
+
+def test_the_production_image_has_no_database_server_and_is_the_one_that_is_built() -> None:
+    lines = (REPOSITORY / "Dockerfile").read_text().splitlines()
+    stages = [line.split()[1:] for line in lines if line.startswith("FROM ")]
+    assert [stage[2] for stage in stages] == ["system", "all-in-one", "production"]
+    assert stages[1][0] == stages[2][0] == "system"
+    system = lines[: lines.index("FROM system AS all-in-one")]
+    assert not [line for line in system if line.startswith(("COPY", "RUN")) and "embedded" in line]
+    assert lines[-1] == "FROM system AS production", "which adds nothing"
+    assert (REPOSITORY / "docker-compose.yml").read_text().count("target: production") == 2
+
+
+def test_the_licence_and_the_notice_are_at_the_top_and_in_the_wheel() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    assert project["license"] == "Apache-2.0"
+    assert {"LICENSE", "NOTICE"} < set(project["license-files"])
+    assert all((REPOSITORY / name).is_file() for name in project["license-files"])
+    text = " ".join((REPOSITORY / "LICENSE").read_text().split())
+    assert text.startswith("Apache License Version 2.0, January 2004")
+    assert "END OF TERMS AND CONDITIONS" in text
+    assert "openb" in (REPOSITORY / "NOTICE").read_text()
+
+
+def test_the_page_names_the_licence_of_all_that_the_embedded_server_brings() -> None:
+    page = (REPOSITORY / "docs" / "supply-chain.md").read_text()
+    for component in bundled.bundled():
+        assert component["licenses"][0]["license"]["id"] in page
 
 
 def test_the_docs_name_the_versions_of_the_embedded_server() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import json
+import statistics
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +16,11 @@ from typer.testing import CliRunner
 from domain.model.errors import FieldError
 from domain.search import bald_eagle, library
 from domain.search.chaos import STEPS_MAX, bernoulli, spread, tent
-from domain.search.comparing import compare
+from domain.search.comparing import WAY_POINTS, compare
 from domain.search.functions import FUNCTIONS, drawn_shift, problem
 from domain.search.minimise import ALGORITHMS, Step, minimise
 from domain.search.population import BudgetSpent, Evaluations, Population, Problem
+from services.build import build
 from services.cli.main import app
 from services.cli.search import Algorithm, Function, said
 from tests.conformance.tables import formula_cases
@@ -254,6 +259,41 @@ def test_the_command_prints_a_row_for_each_search_function_and_place() -> None:
     assert rows[1:] == [
         ["sphere", place, name] for place in ("at zero", "shifted") for name in ("tbesk", "de")
     ]
+
+
+def test_a_folder_of_results_says_how_they_came_about(tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    pytest.importorskip("matplotlib")
+    asked = ["-a", "tbesk", "-a", "de", "-f", "sphere", "--runs", "6", "--seed", "3"]
+    asked += ["--evaluations", "500", "--dimensions", "3", "--csv", str(tmp_path), "--plots", str(tmp_path)]
+    shown = CliRunner().invoke(app, ["search", "functions", *asked, "-o", "wide"])
+    assert shown.exit_code == 0, shown.output
+    tables = {}
+    for name in ("functions", "runs", "convergence"):
+        with (tmp_path / f"{name}.csv").open(newline="") as lines:
+            tables[name] = list(csv.DictReader(lines))
+    titles = shown.stdout.splitlines()[0].lower().split("\t")
+    assert titles == [each for each in tables["functions"][0] if each != "runs"]
+    assert [len(tables[name]) for name in tables] == [4, 4 * 6, 4 * WAY_POINTS]
+    tbesk, de = tables["functions"][:2]
+    values = [
+        [float(x["best"]) for x in tables["runs"] if (x["algorithm"], x["optimum"]) == (name, "at zero")]
+        for name in ("tbesk", "de")
+    ]
+    assert [x["seed"] for x in tables["runs"][:6]] == ["3", "4", "5", "6", "7", "8"]
+    assert float(de["mean"]) == pytest.approx(statistics.fmean(values[1]))
+    assert float(de["deviation"]) == pytest.approx(statistics.stdev(values[1]))
+    # All runs of the one before all of the other: 2 of the 924 ways to rank 6 and 6 are so far apart.
+    assert max(values[0]) < min(values[1])
+    assert tbesk["p"] == ""
+    assert float(de["p"]) == pytest.approx(2 / 924)
+    way = [float(x["median"]) for x in tables["convergence"][:WAY_POINTS] if x["median"]]
+    assert way == sorted(way, reverse=True)
+    assert way[-1] == pytest.approx(float(tbesk["median"]))
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert (manifest["berth"], manifest["seeds"]) == (build(), [3, 4, 5, 6, 7, 8])
+    assert manifest["settings"]["against"] == "tbesk"
+    assert {"sphere.png", "sphere.svg"} <= {path.name for path in tmp_path.iterdir()}
 
 
 @pytest.mark.parametrize("asked", [[], ["-a", "scipy-de"]])

@@ -62,9 +62,12 @@ def test_the_command_prints_a_row_per_method_and_writes_files(tmp_path: Path) ->
     assert shown.exit_code == 0, shown.output
     assert [line.split("\t")[0] for line in shown.stdout.splitlines()[1:]] == ["lra", "least-balanced"]
     lines = (tmp_path / "imbalance.csv").read_text().splitlines()
-    assert lines[0] == "method,seed,pods,imbalance"
+    assert lines[0] == "method,seed,pods,z"
     assert [line.rpartition(",")[0] for line in lines[1:3]] == ["lra,1,100", "lra,1,200"]
     assert len((tmp_path / "utilisation.csv").read_text().splitlines()) == 1 + 2 * 2 * 31
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert (manifest["command"], manifest["seeds"]) == ("berth study imbalance", [1, 2])
+    assert manifest["settings"] == {"methods": ["lra", "least-balanced"], "runs": 2, "pods": 200}
     shown = CliRunner().invoke(app, ["study", "imbalance", *asked, "-o", "json"])
     document = json.loads(shown.stdout)
     assert [run["method"] for run in document["runs"]] == ["lra", "least-balanced"] * 2

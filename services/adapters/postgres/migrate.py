@@ -17,6 +17,7 @@ from services.adapters.postgres import sql
 from services.adapters.postgres.connections import BULK, answering, engine, fresh
 from services.adapters.postgres.engine import NotGranted
 from services.adapters.postgres.rehoming import rehome
+from services.adapters.postgres.revision import is_newer
 from services.adapters.postgres.sql_leases import LEASE_TABLES
 from services.ports.ledger import Lease
 
@@ -37,6 +38,8 @@ def alembic_config() -> Config:
 async def upgrade(dsn: str) -> None:
     """Bring the database to the newest revision in one transaction. Others wait for it.
 
+    One that a newer version of berth has migrated stays as it is.
+
     Raises
     ------
     Unavailable
@@ -53,6 +56,8 @@ async def upgrade(dsn: str) -> None:
 
 
 def _upgrade(connection: sa.Connection) -> None:
+    if is_newer(_revision(connection)):
+        return
     config = alembic_config()
     config.attributes["connection"] = connection
     command.upgrade(config, "head")

@@ -19,12 +19,13 @@ from services.adapters.postgres import schema as t
 from services.adapters.postgres.access import CallerStore
 from services.adapters.postgres.engine import Pool
 from services.adapters.postgres.listing import Listing, template_of
+from services.adapters.postgres.revision import is_newer
 from services.adapters.postgres.rows import ResourceIds
 from services.codec.attempts import unpack_attempt
 from services.ports.ledger import ConfigRow, Figures, GroupAttempts, NodeRow, ProfileRow
 from services.ports.store import ConfigFilter, Counts, NodeState, Pulse, Rows, ShardOffset, ShardState
 
-_schema = sa.table("alembic_version", sa.column("version_num", sa.Text))
+_schema = sa.table("alembic_version", sa.column("version_num", sa.Text), sa.column("works_from", sa.Text))
 _decode_attempt = msgspec.json.Decoder(Attempt).decode
 
 
@@ -50,7 +51,11 @@ class PostgresStore(Listing, CallerStore):
         workers = sa.select(sa.func.count()).select_from(t.workers).where(up)
         revision = sa.select(sa.func.max(_schema.c.version_num))
         statement = sa.select(revision.scalar_subquery(), workers.scalar_subquery())
-        return (await self._all(Pulse, statement, Pool.HEALTH))[0]
+        pulse = (await self._all(Pulse, statement, Pool.HEALTH))[0]
+        if not is_newer(pulse.revision):
+            return pulse
+        said = sa.select(sa.null(), sa.literal(0), sa.func.max(_schema.c.works_from))
+        return pulse._replace(works_from=(await self._all(Pulse, said, Pool.HEALTH))[0].works_from)
 
     async def counts(self) -> Counts:
         """Count what the metrics show. Only the count of pending pods is not cheap."""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable
 
-from domain.model.errors import BerthError
 from domain.model.limits import tombstone_steps
 from domain.state.remembering import fair_share
 from services.adapters.postgres.connections import BULK, Session
 from services.ports.log import CONFIG_TOPIC, PODS_TOPIC
 
-_LOGGER = logging.getLogger(__name__)
-_ROUND_SECONDS = 600.0
+ROUND_SECONDS = 600.0
 PAUSE_SECONDS = 0.5  # between two steps, so that commits have the disk most of the time
 _ROWS_MAX = 5_000  # of a step: some milliseconds
 
@@ -31,6 +27,11 @@ WITH slice AS (
 )
 SELECT namespace, name, uid FROM slice ORDER BY namespace DESC, name DESC, uid DESC LIMIT 1
 """
+
+
+def tidying(dsn: str) -> Session:
+    """Return the session that deletes; it takes one step at a time."""
+    return Session(dsn, "berth-tidy", BULK)
 
 
 async def forget_tombstones(
@@ -134,18 +135,3 @@ async def _forget_letters_of(
             return
         surplus -= rows_max
         await asyncio.sleep(pause_seconds)
-
-
-async def tidy(dsn: str, *works: Callable[[Session], Awaitable[None]]) -> None:
-    """Do each work every ten minutes, until cancelled. A fault is logged and tried again."""
-    session = Session(dsn, "berth-tidy", BULK)
-    try:
-        while True:
-            await asyncio.sleep(_ROUND_SECONDS)
-            for work in works:
-                try:
-                    await work(session)
-                except BerthError as error:
-                    _LOGGER.warning("what is old is not deleted: %s: %s", error.code, error)
-    finally:
-        await session.aclose()
