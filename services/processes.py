@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
@@ -65,6 +66,28 @@ async def supervise(*works: Coroutine[Any, Any, None]) -> None:
             _log.warning("%s does not stop in time", task.get_coro())
     for task in done:
         task.result()
+
+
+async def in_own_thread(work: Coroutine[Any, Any, None]) -> None:
+    """Run on an event loop of its own, in a thread of its own: what keeps the one busy leaves the other alone."""
+    here, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work)
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(asyncio.wait([task]))
+        with contextlib.suppress(RuntimeError):  # nobody waits for it any more
+            here.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        await ended.wait()
+    finally:
+        with contextlib.suppress(RuntimeError):  # it has ended
+            loop.call_soon_threadsafe(task.cancel)
+        await ended.wait()
+    task.result()
 
 
 async def announced(line: str, work: Coroutine[Any, Any, None]) -> None:
@@ -220,26 +243,31 @@ async def _make_first_key(at: Place, directory: Path) -> None:
 
 
 async def serve_up(settings: Settings, then: Callable[[Running], Awaitable[None]] | None = None) -> None:
-    """Run worker, relay and API in one process, beside ``then``. When ``then`` ends, all of them end."""
+    """Run worker, relay and API in one process, beside ``then``. When ``then`` ends, all of them end.
+
+    The API has a thread of its own. It shares values, the metrics and the interpreter's lock with the others.
+    """
     from services.api.instance import instance_route
 
     async with prepared(settings) as (running, listening):
-        registry = process_registry()
-        async with open_api(running.place, settings, registry) as app:
-            app.include_router(instance_route(running.instance))
-            compiled = asyncio.Event()
+        registry, compiled = process_registry(), asyncio.Event()
 
-            async def announce() -> None:
-                typer.echo(f"berth is up: {running.url} (described at /docs); Ctrl-C stops it", err=True)
-                await asyncio.Event().wait()
+        async def serve() -> None:
+            async with open_api(running.place, settings, registry) as app:
+                app.include_router(instance_route(running.instance))
+                await _serve_api(app, listening, settings)
 
-            async def beside() -> None:
-                await compiled.wait()
-                await (announce() if then is None else then(running))
+        async def announce() -> None:
+            typer.echo(f"berth is up: {running.url} (described at /docs); Ctrl-C stops it", err=True)
+            await asyncio.Event().wait()
 
-            await supervise(
-                _serve_api(app, listening, settings),
-                bootstrap.run_worker(running.place, settings, registry, compiled),
-                bootstrap.run_relay(running.place, settings, registry),
-                beside(),
-            )
+        async def beside() -> None:
+            await compiled.wait()
+            await (announce() if then is None else then(running))
+
+        await supervise(
+            in_own_thread(serve()),  # the worker renews its leases however many ask the API
+            bootstrap.run_worker(running.place, settings, registry, compiled),
+            bootstrap.run_relay(running.place, settings, registry),
+            beside(),
+        )

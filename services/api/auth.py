@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from fastapi import Request
+from starlette.datastructures import Headers
 
 from domain.model.errors import Unavailable
-from services.api.allowance import Allowance, Clock, Logins, address_of
+from services.api.allowance import Allowance, Logins
 from services.api.caller import MAY, Caller
 from services.api.failures import ApiError
 from services.api.keys import key_hash
@@ -15,8 +18,11 @@ from services.api.origin import is_proxied
 from services.codec.seal import ANONYMOUS
 from services.config import REQUESTS_PER_KEY
 from services.ports.store import Grant, Store
+from services.rate_limit import Clock, address_of
 
 _CACHE_SECONDS = 2.0
+_GUARDED = ("/v1/", "/metrics")
+"""The paths that begin so are not open to all."""
 
 
 class Gate:
@@ -54,6 +60,18 @@ class Gate:
         self._checked_at = float("-inf")
         self._any_key = False
 
+    def is_known(self, scope: Mapping[str, Any]) -> bool:
+        """Return whether a request is counted by who asks, and not by its address: nobody is asked for it.
+
+        What is open to all is counted by address, whoever asks. A key counts once it was found good.
+        """
+        if self._local_user is not None or not scope["path"].startswith(_GUARDED):
+            return self._local_user is not None
+        if not self._required and not self._any_key:
+            return True
+        key = _key_of(Headers(raw=scope["headers"]))
+        return key is not None and self._logins.is_good(key_hash(key))
+
     async def _needs_key(self) -> bool:
         if self._local_user is not None or self._required:
             return self._local_user is None
@@ -85,15 +103,15 @@ class Gate:
                 # Who merely reaches this port now would keep a key for the time when keys are asked for.
                 raise ApiError("forbidden", "`berth api-key create NAME --role admin` makes the first key")
             return Caller.unnamed(ANONYMOUS if self._local_user is None else f"local:{self._local_user}")
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not key.strip():
+        key = _key_of(request.headers)
+        if key is None:
             raise ApiError(
                 "unauthorized",
                 "this API needs a key: send `Authorization: Bearer <key>`, "
                 "or name a file with it in BERTH_API_KEY_FILE for the commands; "
                 "`berth api-key create NAME --role auditor` makes one",
             )
-        caller = request.state.caller = Caller.of(await self._grant(request, key_hash(key.strip())))
+        caller = request.state.caller = Caller.of(await self._grant(request, key_hash(key)))
         if not caller.roles & MAY[action]:
             have, needed = " and ".join(sorted(caller.roles)), " or ".join(sorted(MAY[action]))
             raise ApiError("forbidden", f"a key with the role {have} may not {action} here; {needed} may")
@@ -108,3 +126,9 @@ class Gate:
         if grant is None:
             raise ApiError("unauthorized", "this key is unknown or was revoked")
         return grant
+
+
+def _key_of(headers: Headers) -> str | None:
+    """Return the key that a request shows."""
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    return key.strip() or None if scheme.lower() == "bearer" else None
