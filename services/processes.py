@@ -69,7 +69,7 @@ async def supervise(*works: Coroutine[Any, Any, None]) -> None:
 
 
 async def in_own_thread(work: Coroutine[Any, Any, None]) -> None:
-    """Run on an event loop of its own, in a thread of its own: what keeps the one busy leaves the other alone."""
+    """Run on an event loop of its own, in a thread: what keeps the one loop busy leaves the other alone."""
     here, ended = asyncio.get_running_loop(), asyncio.Event()
     loop = asyncio.new_event_loop()
     task = loop.create_task(work)
@@ -187,14 +187,23 @@ def asks_for_keys(settings: Settings) -> bool:
 
 
 def open_api(
-    at: Place, settings: Settings, registry: CollectorRegistry | None = None
+    at: Place,
+    settings: Settings,
+    registry: CollectorRegistry | None = None,
+    owner_key: str | None = None,
 ) -> contextlib.AbstractAsyncContextManager[FastAPI]:
     """Return the API as the settings want it guarded."""
     from services.api.origin import names_allowed
 
     names = names_allowed(settings.api_host, settings.api_hosts)
-    required = asks_for_keys(settings)
-    return bootstrap.open_app(at, keys_required=required, names=names, settings=settings, registry=registry)
+    return bootstrap.open_app(
+        at,
+        keys_required=asks_for_keys(settings),
+        owner_key=owner_key,
+        names=names,
+        settings=settings,
+        registry=registry,
+    )
 
 
 async def serve_api(settings: Settings) -> None:
@@ -253,7 +262,7 @@ async def serve_up(settings: Settings, then: Callable[[Running], Awaitable[None]
         registry, compiled = process_registry(), asyncio.Event()
 
         async def serve() -> None:
-            async with open_api(running.place, settings, registry) as app:
+            async with open_api(running.place, settings, registry, running.instance.owner_key) as app:
                 app.include_router(instance_route(running.instance))
                 await _serve_api(app, listening, settings)
 

@@ -73,7 +73,7 @@ _REFUSAL = msgspec.json.encode(
     {
         "error": {
             "code": "too-many-requests",
-            "message": "too many requests without a key that is known came from this address; ask again later",
+            "message": "too many requests of unknown callers came from this address; ask again later",
         }
     }
 )

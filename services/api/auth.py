@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from hmac import compare_digest
 from typing import Any
 
 from fastapi import Request
@@ -15,8 +16,8 @@ from services.api.caller import MAY, Caller
 from services.api.failures import ApiError
 from services.api.keys import key_hash
 from services.api.origin import is_proxied
-from services.codec.seal import ANONYMOUS
-from services.config import REQUESTS_PER_KEY
+from services.codec.seal import ANONYMOUS, of_user
+from services.config import REQUESTS_PER_KEY, local_user
 from services.ports.store import Grant, Store
 from services.rate_limit import Clock, address_of
 
@@ -36,6 +37,8 @@ class Gate:
         Whether a key is needed even when none was ever created.
     local_user : str, optional
         Who asks: a user of this machine who already holds the ledger. No key is ever needed then.
+    owner_key : str, optional
+        With it the owner of the running instance manages keys (``Instance.owner_key``).
     requests_per_key : int
         Requests at once of a key that does not say how many.
     clock : callable
@@ -48,6 +51,7 @@ class Gate:
         *,
         keys_required: bool,
         local_user: str | None = None,
+        owner_key: str | None = None,
         requests_per_key: int = REQUESTS_PER_KEY,
         clock: Clock = time.monotonic,
     ) -> None:
@@ -56,6 +60,7 @@ class Gate:
         self._store = store
         self._required = keys_required
         self._local_user = local_user
+        self._owner_hash = None if owner_key is None else key_hash(owner_key)
         self._clock = clock
         self._checked_at = float("-inf")
         self._any_key = False
@@ -92,6 +97,8 @@ class Gate:
 
         Whoever shows a key is the request's caller from then on, also where he may not do this.
         """
+        if action == "manage" and self._is_owner(request.headers):
+            return Caller.unnamed(of_user(local_user()))
         if not await self._needs_key():
             if is_proxied(request.headers) and self._local_user is None:
                 raise ApiError(
@@ -102,7 +109,7 @@ class Gate:
             if action == "manage" and self._local_user is None:
                 # Who merely reaches this port now would keep a key for the time when keys are asked for.
                 raise ApiError("forbidden", "`berth api-key create NAME --role admin` makes the first key")
-            return Caller.unnamed(ANONYMOUS if self._local_user is None else f"local:{self._local_user}")
+            return Caller.unnamed(ANONYMOUS if self._local_user is None else of_user(self._local_user))
         key = _key_of(request.headers)
         if key is None:
             raise ApiError(
@@ -116,6 +123,12 @@ class Gate:
             have, needed = " and ".join(sorted(caller.roles)), " or ".join(sorted(MAY[action]))
             raise ApiError("forbidden", f"a key with the role {have} may not {action} here; {needed} may")
         return caller
+
+    def _is_owner(self, headers: Headers) -> bool:
+        key = _key_of(headers)
+        if key is None or self._owner_hash is None:
+            return False
+        return compare_digest(key_hash(key), self._owner_hash)
 
     async def _grant(self, request: Request, hashed: bytes) -> Grant:
         """Look a key up, each time: it may have been revoked just now. That costs about a millisecond."""
