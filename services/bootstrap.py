@@ -226,7 +226,7 @@ async def open_app(
     from services.api.auth import Gate
     from services.api.deps import Deps
     from services.api.forgetting import forget_old
-    from services.api.health import Lookout
+    from services.api.health import Lookout, watch_database
     from services.codec.gateway import Appender, Gateway
     from services.metrics import ApiMetrics, process_registry
 
@@ -259,6 +259,8 @@ async def open_app(
             asyncio.create_task(forget_old("event ids", store.forget_events, told.event_id_hours * 3600)),
             asyncio.create_task(forget_old("accesses", store.forget_accesses, told.access_log_days * 86_400)),
         ]
+        if local_user is None:  # a command tells its user itself
+            running.append(asyncio.create_task(watch_database(store)))
         stack.push_async_callback(asyncio.wait, running)
         stack.callback(lambda: [each.cancel() for each in running])
         noted = accesses if local_user is None else None  # who holds the ledger sends no requests

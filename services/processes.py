@@ -26,6 +26,7 @@ from services.config import Settings
 from services.listening import ServeError, bind, is_loopback, tls_of, url_of
 from services.metrics import Heartbeat, process_app, process_registry
 from services.ports.store import Grant
+from services.rate_limit import RateLimit
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -136,7 +137,7 @@ def served_metrics(settings: Settings, registry: CollectorRegistry, heartbeat: H
             f"others can reach the metrics on BERTH_METRICS_HOST={settings.metrics_host}; "
             "set BERTH_METRICS_KEY_FILE to a file with the key that they have to show"
         )
-    app = process_app(registry, heartbeat, settings.metrics_key)
+    app = RateLimit(process_app(registry, heartbeat, settings.metrics_key))
     where = (settings.metrics_host, settings.metrics_port)
     with bind(*where, move=False, other="BERTH_METRICS_PORT") as listening:
         stop = serve_in_thread(app, listening)

@@ -24,7 +24,7 @@ _PATTERNS = (
         ),
         rf"\1={_HIDDEN}",
     ),
-    # A key in the address of an API: in the query (elsewhere a parameter of this name is none), or as the user.
+    # A key in the address of an API, as the user or in the query. Elsewhere `key` is the name of no secret.
     (re.compile(r"(?i)(://[^\s'\"]*?\bkey=)[^\s&'\"]+"), rf"\1{_HIDDEN}"),
     (re.compile(r"(?i)\b(https?://)[^\s/:@]+@"), rf"\1{_HIDDEN}@"),
     (re.compile(r"(?i)\b(bearer|basic) +[\w.~+/=-]{6,}"), rf"\1 {_HIDDEN}"),

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Create, list and revoke API keys. With any, or listening beyond loopback, the API asks for one. "
-    "`berth up` makes the first one itself where others can reach it. These commands work beside it, and while "
-    "it is stopped.",
+    "`berth up` makes the first one itself where others can reach it. These commands work beside it, and "
+    "while it is stopped.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
