@@ -28,7 +28,18 @@ class Instance(NamedTuple):
 
     def answer(self, challenge: str) -> str:
         """Return what only this instance answers, and at this address only."""
-        return hmac.new(self.secret.encode(), f"{challenge}\n{self.url}".encode(), hashlib.sha256).hexdigest()
+        return self._sign(f"{challenge}\n{self.url}")
+
+    @property
+    def owner_key(self) -> str:
+        """The key of whoever can read the file; with it he makes keys, as he could in the stopped instance.
+
+        It ends with the instance. No challenge has it as its answer: those are signed with an address.
+        """
+        return f"berth_{self._sign('owner')}"
+
+    def _sign(self, text: str) -> str:
+        return hmac.new(self.secret.encode(), text.encode(), hashlib.sha256).hexdigest()
 
 
 def write_address(directory: Path, url: str) -> Instance:

@@ -233,13 +233,14 @@ async def open_app(
     *,
     keys_required: bool,
     local_user: str | None = None,
+    owner_key: str | None = None,
     names: frozenset[str] | None = None,
     settings: Settings | None = None,
     registry: CollectorRegistry | None = None,
 ) -> AsyncIterator[FastAPI]:
     """Return the API on this ledger and log; ``names`` are those by which requests may call it.
 
-    With ``local_user`` it is that user's alone, and asks for no key.
+    With ``local_user`` it is that user's alone, and asks for no key. ``owner_key`` is as the gate takes it.
     """
     from services.adapters.postgres.audit import ASKED
     from services.adapters.postgres.audit import audit as audit_ledger
@@ -250,7 +251,7 @@ async def open_app(
     from services.api.auth import Gate
     from services.api.deps import Deps
     from services.api.forgetting import FORGET_SECONDS, forget_old
-    from services.api.health import Lookout
+    from services.api.health import Lookout, watch_database
     from services.codec.gateway import Appender, Gateway
     from services.metrics import ApiMetrics, process_registry
 
@@ -265,8 +266,13 @@ async def open_app(
         stack.push_async_callback(writer.aclose)
         appender = Appender(writer, store.seal_secret)
         metrics = ApiMetrics(registry or process_registry())
-        most = told.api_requests_per_key
-        gate = Gate(store, keys_required=keys_required, local_user=local_user, requests_per_key=most)
+        gate = Gate(
+            store,
+            keys_required=keys_required,
+            local_user=local_user,
+            owner_key=owner_key,
+            requests_per_key=told.api_requests_per_key,
+        )
         lookout = Lookout(store, log, why_not)
         stack.push_async_callback(lookout.aclose)
         audits = Audits(partial(audit_ledger, at.dsn, remember=False, limits=ASKED))
@@ -284,6 +290,8 @@ async def open_app(
                 metrics.tidied,
             ),
         ]
+        if local_user is None:  # a command tells its user itself
+            beside.append(endless("watching the database", partial(watch_database, store)))
         stack.push_async_callback(ended, beside)
         noted = accesses if local_user is None else None  # who holds the ledger sends no requests
         yield create_app(Deps(store, log, appender, gate, Gateway(), metrics, lookout, noted, audits), names)

@@ -66,6 +66,7 @@ def dsn(text: str) -> str:
         known = (
             parts.scheme in ("postgresql", "postgres")
             and not parts.fragment
+            and not any(map(str.isspace, text))
             and "@" not in user + parts.path + parts.query
             and all(port.isdecimal() or ":" not in hosts for port in ports)
         )

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from services.listening import ServeError, bind, is_loopback, tls_of, url_of
 from services.log_format import announce
 from services.metrics import Heartbeat, process_app, process_registry
 from services.ports.store import Grant
+from services.rate_limit import RateLimit
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -88,6 +90,28 @@ async def _when(event: asyncio.Event) -> None:
     await event.wait()
 
 
+async def in_own_thread(work: Coroutine[Any, Any, None]) -> None:
+    """Run on an event loop of its own, in a thread: what keeps the one loop busy leaves the other alone."""
+    here, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(work)
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(asyncio.wait([task]))
+        with contextlib.suppress(RuntimeError):  # nobody waits for it any more
+            here.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        await ended.wait()
+    finally:
+        with contextlib.suppress(RuntimeError):  # it has ended
+            loop.call_soon_threadsafe(task.cancel)
+        await ended.wait()
+    task.result()
+
+
 async def announced(line: str, work: Coroutine[Any, Any, None]) -> None:
     """Say that a process is up, and run it: who reads it may stop it, and signals are waited for by now."""
     announce(line)
@@ -133,7 +157,7 @@ def served_metrics(settings: Settings, registry: CollectorRegistry, heartbeat: H
             f"others can reach the metrics on BERTH_METRICS_HOST={settings.metrics_host}; "
             "set BERTH_METRICS_KEY_FILE to a file with the key that they have to show"
         )
-    app = process_app(registry, heartbeat, settings.metrics_key)
+    app = RateLimit(process_app(registry, heartbeat, settings.metrics_key))
     where = (settings.metrics_host, settings.metrics_port)
     with bind(*where, move=False, other="BERTH_METRICS_PORT") as listening:
         stop = serve_in_thread(app, listening)
@@ -184,14 +208,23 @@ def asks_for_keys(settings: Settings) -> bool:
 
 
 def open_api(
-    at: Place, settings: Settings, registry: CollectorRegistry | None = None
+    at: Place,
+    settings: Settings,
+    registry: CollectorRegistry | None = None,
+    owner_key: str | None = None,
 ) -> contextlib.AbstractAsyncContextManager[FastAPI]:
     """Return the API as the settings want it guarded."""
     from services.api.origin import names_allowed
 
     names = names_allowed(settings.api_host, settings.api_hosts)
-    required = asks_for_keys(settings)
-    return bootstrap.open_app(at, keys_required=required, names=names, settings=settings, registry=registry)
+    return bootstrap.open_app(
+        at,
+        keys_required=asks_for_keys(settings),
+        owner_key=owner_key,
+        names=names,
+        settings=settings,
+        registry=registry,
+    )
 
 
 async def serve_api(settings: Settings) -> None:
@@ -240,26 +273,31 @@ async def _make_first_key(at: Place, directory: Path) -> None:
 
 
 async def serve_up(settings: Settings, then: Callable[[Running], Awaitable[None]] | None = None) -> None:
-    """Run worker, relay and API in one process, beside ``then``. When ``then`` ends, all of them end."""
+    """Run worker, relay and API in one process, beside ``then``. When ``then`` ends, all of them end.
+
+    The API has a thread of its own. It shares values, the metrics and the interpreter's lock with the others.
+    """
     from services.api.instance import instance_route
 
     async with prepared(settings) as (running, listening):
-        registry = process_registry()
-        async with open_api(running.place, settings, registry) as app:
-            app.include_router(instance_route(running.instance))
-            compiled = asyncio.Event()
+        registry, compiled = process_registry(), asyncio.Event()
 
-            async def stay() -> None:
-                announce(f"berth is up: {running.url} (described at /docs), {build()}; Ctrl-C stops it")
-                await asyncio.Event().wait()
+        async def serve() -> None:
+            async with open_api(running.place, settings, registry, running.instance.owner_key) as app:
+                app.include_router(instance_route(running.instance))
+                await _serve_api(app, listening, settings)
 
-            async def beside() -> None:
-                await compiled.wait()
-                await (stay() if then is None else then(running))
+        async def stay() -> None:
+            announce(f"berth is up: {running.url} (described at /docs), {build()}; Ctrl-C stops it")
+            await asyncio.Event().wait()
 
-            await supervise(
-                _serve_api(app, listening, settings),
-                bootstrap.run_worker(running.place, settings, registry, compiled),
-                bootstrap.run_relay(running.place, settings, registry),
-                until=beside(),
-            )
+        async def beside() -> None:
+            await compiled.wait()
+            await (stay() if then is None else then(running))
+
+        await supervise(
+            in_own_thread(serve()),  # the worker renews its leases however many ask the API
+            bootstrap.run_worker(running.place, settings, registry, compiled),
+            bootstrap.run_relay(running.place, settings, registry),
+            until=beside(),
+        )

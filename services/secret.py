@@ -16,7 +16,17 @@ _FILE_BYTES_MAX = 64 << 10
 _PATTERNS = (
     # user:password@, up to the last @: a password that is not percent-encoded may hold any sign but a space.
     (re.compile(r"(?<![^\s/=\"'(<\[])([^\s/:@=\"'(<\[]*):(?!//)\S{0,1024}@"), rf"\1:{_HIDDEN}@"),
-    (re.compile(r"(?i)\b((?:ssl)?password|passwd|secret|token|api_?key)=[^\s&;,'\"]+"), rf"\1={_HIDDEN}"),
+    # password=…, also as libpq writes it: with blanks around, in quotes, with escaped signs.
+    (
+        re.compile(
+            r"(?i)(password|passwd|pwd|secret|token|api[_-]?key)\s*=\s*"
+            r"(?:'(?:\\.|[^'\\])*'?|\"(?:\\.|[^\"\\])*\"?|(?:\\.|[^\s&\\])+)"
+        ),
+        rf"\1={_HIDDEN}",
+    ),
+    # A key in the address of an API, as the user or in the query. Elsewhere `key` is the name of no secret.
+    (re.compile(r"(?i)(://[^\s'\"]*?\bkey=)[^\s&'\"]+"), rf"\1{_HIDDEN}"),
+    (re.compile(r"(?i)\b(https?://)[^\s/:@]+@"), rf"\1{_HIDDEN}@"),
     (re.compile(r"(?i)\b(bearer|basic) +[\w.~+/=-]{6,}"), rf"\1 {_HIDDEN}"),
     (re.compile(r"\bberth_[\w-]{20,}"), f"berth_{_HIDDEN}"),  # keys of our own API
 )

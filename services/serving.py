@@ -2,7 +2,7 @@
 
 A connection that sends no whole head in time, or whose client neither sends its body nor takes its answer at
 a least pace, is cut. Where all places are taken, whoever has waited longest without a request makes room, so
-that half-open connections shut nobody out.
+that half-open connections shut nobody out. Who sends requests ahead of the answers may send a few.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ _FILES_KEPT = 200
 
 _ACCEPT_PAUSE_SECONDS = 0.2
 _BACKLOG = 2048
+_HEAD_END = b"\r\n\r\n"
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
@@ -56,6 +57,10 @@ class Limits(NamedTuple):
     pace_seconds: float = 10.0
     """The span in which a body must come, and an answer be taken, at the least pace."""
     pace_bytes_per_second_min: int = 1_000
+    requests_ahead_max: int = 4
+    """Requests that a connection may send before it has its answer; with more, that answer is its last."""
+    ahead_bytes_max: int = 16 << 10
+    """The same in bytes."""
 
 
 _USUAL = Limits()
@@ -144,6 +149,7 @@ class Connection(H11Protocol):
         super().__init__(server.config, server.server_state, {})
         self._admission, self._admitted = server.admission, admitted
         self._received_bytes = self._drained_count = 0
+        self._is_last = False  # whether the connection ends with the answer under way
         self._mark: tuple[object, int, float] = (None, 0, 0.0)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -162,8 +168,19 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Take what the client sent."""
         self._received_bytes += len(data)
+        if self._is_last:
+            return  # it is read, and thrown away: a reset would take the answer with it
         super().data_received(data)
+        self._limit_ahead()
         self._note()
+
+    def _limit_ahead(self) -> None:
+        """Let a connection end with the answer under way where too much was sent ahead of it."""
+        if self.conn.their_state is not h11.DONE or self.cycle is None:
+            return
+        ahead, limits = self.conn.trailing_data[0], self._admission.limits
+        if len(ahead) > limits.ahead_bytes_max or ahead.count(_HEAD_END) > limits.requests_ahead_max:
+            self._is_last, self.cycle.keep_alive = True, False
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""

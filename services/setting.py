@@ -83,8 +83,10 @@ class Setting:
             where = f" ({self.flags[0]})" if self.flags else ""
             if path:
                 raise SettingError(f"{self.env_file} ({self.file_flag}) names {path}: {error}") from None
-            # A password may hold anything: without spaces, all of it is found.
-            shown = "" if self.secrecy is Secrecy.WHOLE else f" is {redacted(repr(''.join(text.split())))}"
+            # What holds a password, or where it ends, cannot be told of a value that does not parse.
+            shown = "" if self.secrecy is Secrecy.WHOLE else " is refused, and not shown here"
+            if self.secrecy is Secrecy.NONE:
+                shown = f" is {redacted(repr(text))}"
             raise SettingError(f"{self.env}{where}{shown}: {error}") from None
 
 

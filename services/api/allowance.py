@@ -8,42 +8,21 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from domain.model import limits
 from services.api.caller import Caller
 from services.api.failures import ApiError
-from services.listening import network_of, remote_of
 from services.ports.store import Grant
+from services.rate_limit import Clock, Meter, MeterPerAddress
 
 FAILED_LOGINS_PER_MINUTE = 30
-ADDRESSES_MAX = 10_000
 GOOD_KEYS_MAX = 1_000
 _BURST_SECONDS = 1.0
 _LOGIN_BURST_SECONDS = 60.0
 
-Clock = Callable[[], float]
 Unit = Literal["events", "bytes"]
 _UNITS: tuple[Unit, ...] = get_args(Unit)
-
-
-class Meter:
-    """Amounts over time, as the generic cell rate algorithm counts them: it keeps the time when all is paid.
-
-    What comes while nothing is owed is taken whole, however much it is; it is paid off afterwards. So no
-    request is too large for ever, and the rate holds all the same. Without a debt a burst is free.
-    """
-
-    def __init__(self) -> None:
-        self._paid_at = -math.inf
-
-    def owed_seconds(self, now: float) -> float:
-        """Return how long it takes until nothing is owed."""
-        return max(0.0, self._paid_at - now)
-
-    def charge(self, now: float, amount: int, per_second: float, burst_seconds: float) -> None:
-        """Add an amount that the rate pays off."""
-        self._paid_at = max(self._paid_at, now - burst_seconds) + amount / per_second
 
 
 class _Account:
@@ -156,38 +135,28 @@ class Logins:
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
-        self._failed: OrderedDict[str, Meter] = OrderedDict()
+        self._failed = MeterPerAddress()
         self._good: OrderedDict[bytes, None] = OrderedDict()
 
     def check(self, address: str, key_hash: bytes) -> None:
         """Refuse a key without looking it up if too many from this address were wrong."""
-        meter = self._failed.get(address)
-        if meter is None or key_hash in self._good:
+        if key_hash in self._good:
             return
-        if owed := meter.owed_seconds(self._clock()):
+        if owed := self._failed.owed_seconds(address, self._clock()):
             told = "too many wrong keys came from this address; wait before another is looked up"
             raise ApiError("too-many-failures", told, retry_seconds=math.ceil(owed))
+
+    def is_good(self, key_hash: bytes) -> bool:
+        """Return whether a key was found good when it was looked up last, unless that is long ago."""
+        return key_hash in self._good
 
     def note(self, address: str, key_hash: bytes, *, good: bool) -> None:
         """Remember how a look-up ended."""
         if good:
             self._good[key_hash] = None
             self._good.move_to_end(key_hash)
-            _keep(self._good, GOOD_KEYS_MAX)
+            if len(self._good) > GOOD_KEYS_MAX:
+                self._good.popitem(last=False)
             return
         self._good.pop(key_hash, None)
-        meter = self._failed.setdefault(address, Meter())
-        self._failed.move_to_end(address)
-        meter.charge(self._clock(), 1, FAILED_LOGINS_PER_MINUTE / 60, _LOGIN_BURST_SECONDS)
-        _keep(self._failed, ADDRESSES_MAX)
-
-
-def address_of(host: str | None) -> str:
-    """Return what counts as one address; a host that is none counts as it is."""
-    found = remote_of(host or "")
-    return host or "" if found is None else network_of(found)
-
-
-def _keep(memory: OrderedDict[Any, Any], most: int) -> None:
-    while len(memory) > most:
-        memory.popitem(last=False)
+        self._failed.charge(address, self._clock(), FAILED_LOGINS_PER_MINUTE / 60, _LOGIN_BURST_SECONDS)

@@ -32,6 +32,7 @@ from services.api.resending import resend_routes
 from services.api.routes import decision_routes, object_routes, state_routes
 from services.build import build
 from services.metrics import CONTENT_TYPE, ApiMetrics, render_ledger
+from services.rate_limit import RateLimit
 
 DESCRIPTION = "Who was placed where, why, why not; and the way in for events. Times are UTC."
 _ERRORS = answering(Error, "default", "What was wrong and what to do")
@@ -42,7 +43,14 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
 
     ``names`` are those by which requests may call it (``OriginCheck``).
     """
-    app = FastAPI(title="berth", version=build(), description=DESCRIPTION, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="berth",
+        version=build(),
+        description=DESCRIPTION,
+        openapi_url=None,  # the contract and its page are served by ``pages``
+        docs_url=None,
+        redoc_url=None,
+    )
     failures.install(app)
 
     def allow(action: str) -> Any:
@@ -77,6 +85,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     app.add_middleware(CancelOnDisconnect)
     app.add_middleware(OriginCheck, names=names)
     app.add_middleware(Observed, metrics=deps.metrics, accesses=deps.accesses)
+    app.add_middleware(RateLimit, is_known=deps.gate.is_known)
     app.openapi = lambda: openapi(app)  # type: ignore[method-assign]
     return app
 

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from hmac import compare_digest
+from typing import Any
 
 from fastapi import Request
+from starlette.datastructures import Headers
 
 from domain.model.errors import Unavailable
-from services.api.allowance import Allowance, Clock, Logins, address_of
+from services.api.allowance import Allowance, Logins
 from services.api.caller import MAY, Caller
 from services.api.failures import ApiError
 from services.api.keys import key_hash
 from services.api.origin import is_proxied
-from services.codec.seal import ANONYMOUS
-from services.config import REQUESTS_PER_KEY
+from services.codec.seal import ANONYMOUS, of_user
+from services.config import REQUESTS_PER_KEY, local_user
 from services.ports.store import Grant, Store
+from services.rate_limit import Clock, address_of
 
 _CACHE_SECONDS = 2.0
+_GUARDED = ("/v1/", "/metrics")
+"""The paths that begin so are not open to all."""
 
 
 class Gate:
@@ -30,6 +37,8 @@ class Gate:
         Whether a key is needed even when none was ever created.
     local_user : str, optional
         Who asks: a user of this machine who already holds the ledger. No key is ever needed then.
+    owner_key : str, optional
+        With it the owner of the running instance manages keys (``Instance.owner_key``).
     requests_per_key : int
         Requests at once of a key that does not say how many.
     clock : callable
@@ -42,6 +51,7 @@ class Gate:
         *,
         keys_required: bool,
         local_user: str | None = None,
+        owner_key: str | None = None,
         requests_per_key: int = REQUESTS_PER_KEY,
         clock: Clock = time.monotonic,
     ) -> None:
@@ -50,9 +60,22 @@ class Gate:
         self._store = store
         self._required = keys_required
         self._local_user = local_user
+        self._owner_hash = None if owner_key is None else key_hash(owner_key)
         self._clock = clock
         self._checked_at = float("-inf")
         self._any_key = False
+
+    def is_known(self, scope: Mapping[str, Any]) -> bool:
+        """Return whether a request is counted by who asks, and not by its address: nobody is asked for it.
+
+        What is open to all is counted by address, whoever asks. A key counts once it was found good.
+        """
+        if self._local_user is not None or not scope["path"].startswith(_GUARDED):
+            return self._local_user is not None
+        if not self._required and not self._any_key:
+            return True
+        key = _key_of(Headers(raw=scope["headers"]))
+        return key is not None and self._logins.is_good(key_hash(key))
 
     async def _needs_key(self) -> bool:
         if self._local_user is not None or self._required:
@@ -74,6 +97,8 @@ class Gate:
 
         Whoever shows a key is the request's caller from then on, also where he may not do this.
         """
+        if action == "manage" and self._is_owner(request.headers):
+            return Caller.unnamed(of_user(local_user()))
         if not await self._needs_key():
             if is_proxied(request.headers) and self._local_user is None:
                 raise ApiError(
@@ -84,20 +109,26 @@ class Gate:
             if action == "manage" and self._local_user is None:
                 # Who merely reaches this port now would keep a key for the time when keys are asked for.
                 raise ApiError("forbidden", "`berth api-key create NAME --role admin` makes the first key")
-            return Caller.unnamed(ANONYMOUS if self._local_user is None else f"local:{self._local_user}")
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not key.strip():
+            return Caller.unnamed(ANONYMOUS if self._local_user is None else of_user(self._local_user))
+        key = _key_of(request.headers)
+        if key is None:
             raise ApiError(
                 "unauthorized",
                 "this API needs a key: send `Authorization: Bearer <key>`, "
                 "or name a file with it in BERTH_API_KEY_FILE for the commands; "
                 "`berth api-key create NAME --role auditor` makes one",
             )
-        caller = request.state.caller = Caller.of(await self._grant(request, key_hash(key.strip())))
+        caller = request.state.caller = Caller.of(await self._grant(request, key_hash(key)))
         if not caller.roles & MAY[action]:
             have, needed = " and ".join(sorted(caller.roles)), " or ".join(sorted(MAY[action]))
             raise ApiError("forbidden", f"a key with the role {have} may not {action} here; {needed} may")
         return caller
+
+    def _is_owner(self, headers: Headers) -> bool:
+        key = _key_of(headers)
+        if key is None or self._owner_hash is None:
+            return False
+        return compare_digest(key_hash(key), self._owner_hash)
 
     async def _grant(self, request: Request, hashed: bytes) -> Grant:
         """Look a key up, each time: it may have been revoked just now. That costs about a millisecond."""
@@ -108,3 +139,9 @@ class Gate:
         if grant is None:
             raise ApiError("unauthorized", "this key is unknown or was revoked")
         return grant
+
+
+def _key_of(headers: Headers) -> str | None:
+    """Return the key that a request shows."""
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    return key.strip() or None if scheme.lower() == "bearer" else None

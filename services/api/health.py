@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -11,8 +12,14 @@ from typing import NamedTuple
 from domain.model.errors import BerthError, Unavailable
 from services.background import begin
 from services.lag import Lag, lags
+from services.log_limit import Outage
 from services.ports.log import Log, TopicPartition
 from services.ports.store import ShardState, Store
+
+_log = logging.getLogger("berth.api")
+
+WATCH_SECONDS = 2.0
+"""How often the database is asked for the log, whether anybody else asks or not."""
 
 LOOK_SECONDS = 1.0
 """The ledger and the log are looked at once in this time, however many clients ask."""
@@ -103,6 +110,19 @@ class Lookout:
         except BerthError as error:
             checks["log"] = str(error)
         return Condition(checks, behind, [shard.alarm for shard in shards if shard.alarm])
+
+
+async def watch_database(store: Store) -> None:
+    """Say in the log that the database is away, while it lasts, and that it is back; until cancelled."""
+    outage = Outage(_log, "use the database", asyncio.get_running_loop().time)
+    while True:
+        try:
+            async with _in_time("the ledger"):
+                await store.pulse()
+            outage.over()
+        except Exception as error:
+            outage.failed(error)
+        await asyncio.sleep(WATCH_SECONDS)
 
 
 @contextlib.asynccontextmanager

@@ -6,12 +6,14 @@ Both load nothing from elsewhere, so they work where there is no internet.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import html
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 from fastapi import FastAPI, Request, Response, Security
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse
@@ -74,6 +76,15 @@ def _page(text: str) -> HTMLResponse:
 
 def install(app: FastAPI) -> None:
     """Add the pages. Call it after all other routes, since the first page lists them."""
+
+    @functools.cache  # to write it takes 10 ms
+    def contract() -> bytes:
+        return msgspec.json.encode(app.openapi())
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        return Response(contract(), media_type="application/json")
+
     app.mount(ASSETS, StaticFiles(packages=[("fastapi_offline", "static")]), name="assets")
 
     @app.get("/docs", include_in_schema=False)

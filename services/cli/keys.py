@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
+import orjson
 import typer
 
 from domain.model.errors import FieldError
 from services.cli import output
 from services.cli.options import CommandError, with_settings
 from services.cli.output import Column, Format, Json, Output
+from services.cli.source import Source, answer_of, fetch, running_instance, target
 from services.cli.tables import moment
 from services.cli.terminal import echo
 from services.config import Settings
 
 if TYPE_CHECKING:
-    from services.ports.store import Store
+    from services.ports.store import Grant, Store
 
 app = typer.Typer(
     help="Create, list and revoke API keys. With any, or listening beyond loopback, the API asks for one. "
-    "`berth up` makes the first one itself where others can reach it; it is stopped while further ones are "
-    "made in its embedded server.",
+    "`berth up` makes the first one itself where others can reach it. These commands work beside it, and "
+    "while it is stopped.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -46,19 +48,80 @@ COLUMNS = (
 )
 
 
+class Keys(Protocol):
+    """The keys of an instance, whether it runs or not."""
+
+    async def create(self, grant: Grant) -> str:
+        """Make a key; return its text."""
+
+    async def listed(self) -> list[Json]:
+        """Return all keys as the API shows them."""
+
+    async def revoke(self, name: str) -> int:
+        """Revoke all keys of a name; return how many."""
+
+
+class _OfLedger:
+    """The keys as the ledger has them."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def create(self, grant: Grant) -> str:
+        from services.api.keys import key_hash, new_key
+
+        key = new_key()
+        await self._store.create_key(key_hash(key), grant)
+        return key
+
+    async def listed(self) -> list[Json]:
+        from services.api.formats import stamp
+
+        return [
+            {**row.grant._asdict(), "created_at": stamp(row.created_at), "revoked_at": stamp(row.revoked_at)}
+            for row in await self._store.keys()
+        ]
+
+    async def revoke(self, name: str) -> int:
+        return await self._store.revoke_key(name)
+
+
+class _OfInstance:
+    """The keys of a running instance, by its API: nobody else reaches its embedded server."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    async def create(self, grant: Grant) -> str:
+        body = orjson.dumps(grant._asdict())
+        return str(answer_of(*await self._source.request("POST", "/v1/keys", body))["key"])
+
+    async def listed(self) -> list[Json]:
+        found: list[Json] = (await fetch(self._source, "/v1/keys"))["items"]
+        return found
+
+    async def revoke(self, name: str) -> int:
+        status, body = await self._source.request("DELETE", target("/v1/keys", name))
+        return 0 if status == 404 else int(answer_of(status, body)["revoked"])
+
+
 @contextlib.asynccontextmanager
-async def _store(settings: Settings) -> AsyncIterator[Store]:
-    from ops.postgres.server import InUse
+async def _keys(settings: Settings) -> AsyncIterator[Keys]:
+    """Open the keys of the running instance, else those of the ledger."""
     from services import bootstrap
 
-    try:
-        async with bootstrap.place(settings, make=True) as place:
-            if settings.postgres_dsn is None:
-                await bootstrap.initialise(place, settings.shards)
-            async with contextlib.aclosing(bootstrap.open_store(place)) as store:
-                yield store
-    except InUse as error:
-        raise CommandError(f"{error}; or ask its API with an admin's key: POST /v1/keys") from None
+    if settings.postgres_dsn is None:
+        instance = await running_instance(bootstrap.data_dir(settings), settings.api_ca)
+        if instance is not None:
+            source = Source(instance.url, instance.owner_key, ca=settings.api_ca)
+            async with contextlib.aclosing(source):
+                yield _OfInstance(source)
+            return
+    async with bootstrap.place(settings, make=True) as place:
+        if settings.postgres_dsn is None:
+            await bootstrap.initialise(place, settings.shards)
+        async with contextlib.aclosing(bootstrap.open_store(place)) as store:
+            yield _OfLedger(store)
 
 
 def _named_as_given(error: FieldError) -> CommandError:
@@ -101,35 +164,24 @@ async def create(
     ] = None,
 ) -> None:
     """Create a key and print it, this once. docs/keys.md says what each role may do."""
-    from services.api.keys import checked_grant, key_hash, new_key
+    from services.api.keys import checked_grant
     from services.ports.store import Grant
 
     rates = (events_per_second, bytes_per_second, requests_at_once)
     try:
-        key, grant = new_key(), checked_grant(Grant(name, role, namespace, kind, *rates))
+        grant = checked_grant(Grant(name, role, namespace, kind, *rates))
     except FieldError as error:
         raise _named_as_given(error) from None
-    async with _store(settings) as store:
-        await store.create_key(key_hash(key), grant)
-    echo(key)
+    async with _keys(settings) as keys:
+        echo(await keys.create(grant))
 
 
 @app.command("list")
 @with_settings("dir", "postgres_dsn", "postgres_password")
 async def show(settings: Settings, form: Output = Format.TABLE) -> None:
     """List the keys, revoked ones included; the keys themselves are not kept."""
-    from services.api.formats import stamp
-
-    async with _store(settings) as store:
-        rows = await store.keys()
-    items = [
-        {
-            **row.grant._asdict(),
-            "created_at": stamp(row.created_at),
-            "revoked_at": stamp(row.revoked_at),
-        }
-        for row in rows
-    ]
+    async with _keys(settings) as keys:
+        items = await keys.listed()
     output.print_items("keys", COLUMNS, items, form)
 
 
@@ -137,8 +189,8 @@ async def show(settings: Settings, form: Output = Format.TABLE) -> None:
 @with_settings("dir", "postgres_dsn", "postgres_password")
 async def revoke(settings: Settings, name: Annotated[str, typer.Argument(help="Name of the key.")]) -> None:
     """Revoke all keys of a name, at once."""
-    async with _store(settings) as store:
-        count = await store.revoke_key(name)
+    async with _keys(settings) as keys:
+        count = await keys.revoke(name)
     if not count:
         raise CommandError(f"there is no key named {name} to revoke; `berth api-key list` shows them")
     echo(f"revoked {count} key(s) named {name}", err=True)

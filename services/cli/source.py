@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import httpx
 import orjson
 
-from services.address import ADDRESS_FILE, CHALLENGE_PATH, read_address, read_key
+from services.address import ADDRESS_FILE, CHALLENGE_PATH, Instance, read_address, read_key
 from services.cli.options import CommandError, warn
 from services.cli.output import say
 from services.config import Settings, local_user
@@ -223,8 +223,8 @@ async def send_events(source: Source, events: list[Any], **params: object) -> di
     return sums
 
 
-async def running_api(directory: Path, ca: Path | None = None) -> str | None:
-    """Return the address of the API that runs on this directory, if there is one.
+async def running_instance(directory: Path, ca: Path | None = None) -> Instance | None:
+    """Return the instance that runs on this directory, if there is one: it has proved that it is.
 
     Raises
     ------
@@ -247,7 +247,7 @@ async def running_api(directory: Path, ca: Path | None = None) -> str | None:
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError):
             start = b""
     if hmac.compare_digest(start, orjson.dumps({"answer": instance.answer(challenge)})):
-        return instance.url
+        return instance
     raise CommandError(
         f"what listens at {instance.url} is not the instance of {directory}, which was killed or does not "
         f"answer; no key was sent. Start `berth up` again, or remove {directory / ADDRESS_FILE}"
@@ -268,7 +268,8 @@ async def open_source(settings: Settings) -> AsyncIterator[Source]:
     named = url is not None
     if not named and settings.postgres_dsn is None:
         directory = bootstrap.data_dir(settings)
-        url, key = await running_api(directory, settings.api_ca), key or read_key(directory)
+        instance = await running_instance(directory, settings.api_ca)
+        url, key = instance and instance.url, key or read_key(directory)
     elif url is not None and key is not None and _in_clear(url):
         warn([f"the key crosses the network in clear to {redacted(url)}: use https://"])
     if url is not None:

@@ -31,6 +31,11 @@ def of_key(name: str) -> str:
     return f"key:{name}"
 
 
+def of_user(name: str) -> str:
+    """Return the sender who is a user of this machine and holds the ledger."""
+    return f"local:{name}"
+
+
 def seal(secret: bytes, topic: str, key: bytes | None, value: bytes | None, sender: str) -> bytes:
     """Return what goes beside a record: the seal, then who sent it."""
     name = sender.encode()[:SENDER_BYTES_MAX]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from services.address import Instance
 from tests.builders import Json, event, node_manifest, pod_manifest
 from tests.integration.commands import BERTH, berth, environment, eventually, listed, up, url_of
 from tests.servers import with_database
@@ -59,9 +60,6 @@ def test_from_manifests_to_answers_and_back(server_dir: Path) -> None:
         replayed = berth(server_dir, "replay")  # beside it, on its server
         assert replayed.returncode == 0, replayed.stderr
         assert "batches are the same, with 3 decisions, 2 restarts" in replayed.stdout
-        keys = berth(server_dir, "api-key", "list")
-        assert keys.returncode == 1
-        assert "or ask its API with an admin's key: POST /v1/keys" in keys.stderr
 
 
 def test_a_pod_that_backs_off_is_tried_again_though_nothing_is_produced(server_dir: Path) -> None:
@@ -165,6 +163,41 @@ def test_keys_are_shown_once(server_dir: Path) -> None:
     assert key not in json.dumps(shown)
     assert berth(server_dir, "api-key", "revoke", "ci").returncode == 0
     assert berth(server_dir, "api-key", "revoke", "ci").returncode == 1
+
+
+def test_keys_are_made_beside_a_running_instance(server_dir: Path) -> None:
+    """The command told to ask the API, and the API to run the command."""
+
+    def asked(key: str, method: str = "GET", path: str = "/v1/nodes") -> int:
+        wanted = urllib.request.Request(
+            url_of(server_dir) + path, method=method, headers={"Authorization": f"Bearer {key}"}
+        )
+        try:
+            with urllib.request.urlopen(wanted) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    with up(server_dir):
+        made = berth(server_dir, "api-key", "create", "ops", "--role", "admin", "--requests-at-once", "3")
+        assert (made.returncode, made.stderr) == (0, "")
+        key = made.stdout.strip()
+        assert key.startswith("berth_")
+        eventually(lambda: asked("berth_wrong") == 401)
+        assert asked(key) == 200
+        owner = Instance(**json.loads((server_dir / "api.json").read_text())).owner_key
+        assert asked(owner) == 401, "it is for the keys alone"
+        assert asked(owner, path="/v1/keys") == 200
+        listed_keys = json.loads(berth(server_dir, "api-key", "list", "-o", "json").stdout)
+        (told,) = [each for each in listed_keys if each["name"] == "ops"]
+        assert (told["roles"], told["requests_at_once"], told["revoked_at"]) == (["admin"], 3, None)
+        assert berth(server_dir, "api-key", "revoke", "ops").returncode == 0
+        assert asked(key) == 401
+        assert berth(server_dir, "api-key", "revoke", "ops").returncode == 1
+    stopped = json.loads(berth(server_dir, "api-key", "list", "-o", "json").stdout)
+    assert next(each for each in stopped if each["name"] == "ops").keys() == told.keys()
+    with up(server_dir):
+        assert asked(owner, path="/v1/keys") == 401, "it ended with its instance"
 
 
 def test_whoever_stops_reading_early_sees_no_complaint(server_dir: Path) -> None:

@@ -29,7 +29,7 @@ from services.address import (
     write_key,
 )
 from services.cli.options import CommandError
-from services.cli.source import open_source, running_api
+from services.cli.source import open_source, running_instance
 from services.config import Settings
 from tests.integration.commands import berth, up
 
@@ -89,7 +89,7 @@ async def test_no_answer_but_the_right_one_counts(
     write_address(tmp_path, f"http://127.0.0.1:{listener.server_port}")
     Listener.answer = answer
     with pytest.raises(CommandError, match="is not the instance"):
-        await running_api(tmp_path)
+        await running_instance(tmp_path)
 
 
 async def test_an_answer_that_another_instance_gave_does_not_count(
@@ -104,9 +104,9 @@ async def test_an_answer_that_another_instance_gave_does_not_count(
 
 async def test_where_nobody_listens_there_is_no_instance(tmp_path: Path) -> None:
     write_address(tmp_path, "http://127.0.0.1:9")
-    assert await running_api(tmp_path) is None
+    assert await running_instance(tmp_path) is None
     remove_address(tmp_path)
-    assert await running_api(tmp_path) is None
+    assert await running_instance(tmp_path) is None
 
 
 def test_a_running_instance_proves_itself_to_its_commands(server_dir: Path) -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from domain.model.errors import FieldError
 from services.api import answers, forgetting
-from services.api.allowance import ADDRESSES_MAX, FAILED_LOGINS_PER_MINUTE, GOOD_KEYS_MAX, Logins, address_of
+from services.api.allowance import FAILED_LOGINS_PER_MINUTE, GOOD_KEYS_MAX, Logins
 from services.api.auth import Gate
 from services.api.failures import ApiError
 from services.api.keys import checked_grant
@@ -24,6 +24,7 @@ from services.cli.main import app
 from services.codec.envelope import KINDS
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
 from services.ports.store import Grant
+from services.rate_limit import ADDRESSES_MAX, address_of
 from tests.builders import (
     Json,
     event,
@@ -405,7 +406,7 @@ def test_what_is_remembered_of_callers_is_bounded() -> None:
         logins.note(str(n), b"%d" % n, good=False)
     for n in range(GOOD_KEYS_MAX + 10):
         logins.note("", b"good%d" % n, good=True)
-    assert (len(logins._failed), len(logins._good)) == (ADDRESSES_MAX, GOOD_KEYS_MAX)
+    assert (len(logins._failed._meters), len(logins._good)) == (ADDRESSES_MAX, GOOD_KEYS_MAX)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,63 @@ def test_a_wrong_address_of_the_database_is_refused_without_its_password(
     assert SECRET not in said(done)
 
 
+KEYWORDS = [
+    f"host=db user=berth password={SECRET}",
+    f"user=berth password = {SECRET} host=db",
+    f"host=db password='{SECRET} more' user=berth",
+    f"host=db password='it\\'s {SECRET}'",
+    f"host=db password=a\\ {SECRET}",
+    f"password={SECRET}",
+    f"host=db pass word={SECRET}",
+    f"postgresql://berth@db/berth password={SECRET}",
+]
+API_ADDRESSES = [
+    f"http://127.0.0.1:9?key={SECRET}",
+    f"http://127.0.0.1:9/?a=b&key={SECRET}",
+    f"http://127.0.0.1:9/#key={SECRET}",
+    f"http://127.0.0.1:9/;api-key={SECRET}",
+    f"http://key={SECRET}@127.0.0.1:9",
+    f"http://{SECRET}@127.0.0.1:9",
+    f"http://me:{SECRET}@127.0.0.1:9",
+    f"key={SECRET}",
+    f"{SECRET}@here",
+    f"http://here:{SECRET}",
+]
+
+
+@pytest.mark.parametrize("address", KEYWORDS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(("init",), ("up",), ("worker",), ("relay",), ("api",), ("executor",), ("get", "nodes"), ("audit",)),
+        *(("prune",), ("replay",), ("refold",), ("health",), ("api-key", "list"), ("deadletters", "list")),
+    ],
+)
+def test_an_address_in_keywords_is_refused_by_every_command_without_its_password(
+    address: str, command: tuple[str, ...]
+) -> None:
+    done = berth(*command, BERTH_POSTGRES_DSN=address)
+    assert done.exit_code != 0
+    assert SECRET not in said(done)
+    flagged = berth(*command, "--postgres-dsn", address)
+    assert flagged.exit_code != 0
+    assert SECRET not in said(flagged)
+
+
+@pytest.mark.parametrize("address", API_ADDRESSES)
+@pytest.mark.parametrize(
+    "command",
+    [("get", "nodes"), ("--debug", "get", "nodes"), ("delete", "pod", "x"), ("explain", "pod", "x")],
+)
+def test_no_command_shows_the_key_in_the_address_of_an_api(address: str, command: tuple[str, ...]) -> None:
+    done = berth(*command, BERTH_API_URL=address)
+    assert done.exit_code == 1
+    assert SECRET not in said(done)
+    flagged = berth(*command, "--api", address)
+    assert flagged.exit_code == 1
+    assert SECRET not in said(flagged)
+
+
 @pytest.mark.parametrize("address", [f"htp://me:{SECRET}@here", f"http://me:{SECRET}@here:port"])
 def test_a_wrong_address_of_the_api_is_refused_without_its_password(address: str) -> None:
     done = berth("get", "nodes", BERTH_API_URL=address)
@@ -108,6 +165,11 @@ def test_the_log_is_redacted_with_its_tracebacks(
         ("postgresql://u@h:1/d?sslmode=require", "postgresql://u@h:1/d?sslmode=require"),
         ("(postgresql://u:p@h)", "(postgresql://u:***@h)"),
         ("x?password=p&sslpassword=q", "x?password=***&sslpassword=***"),
+        ("host=db password = p user=u", "host=db password=*** user=u"),
+        ("password='it\\'s p' user=u", "password=*** user=u"),
+        ("https://h/v1?key=p&limit=1", "https://h/v1?key=***&limit=1"),
+        ("https://p@h/v1", "https://***@h/v1"),
+        ("/v1/accesses?key=ops", "/v1/accesses?key=ops"),
         ("Authorization: Bearer abc.def-ghi", "Authorization: Bearer ***"),
         ("berth_" + "x" * 43, "berth_***"),
     ],

@@ -9,7 +9,7 @@ import pytest
 
 from services.adapters.memory.store import MemoryStore
 from services.api.attempts import show_attempts
-from services.api.explanation import explain
+from services.api.explanation import decision_of, explain
 from services.api.nominations import list_nominations
 from services.cli.get import Kind, kind_of
 from services.cli.output import Table
@@ -69,6 +69,21 @@ def test_both_sides_are_explained(site: Site) -> None:
         said[row["pod"]["name"], row["outcome"]] = explained.summary
     assert "waits for n1, which is promised to it" in said["high", "nominated"]
     assert "has to leave n1 for a pod of higher priority" in said["low-0", "evicted"]
+
+
+def test_a_victims_auditor_is_not_told_whose_key_sent_what_it_leaves_for(site: Site) -> None:
+    """Their decisions name the sender of the preemptor, which may be of another team."""
+    site.tell("DELETED", pod_manifest("high", cpu="4", priority=9))
+    store, sent = MemoryStore(site.database), {}
+    for record in site.decided():
+        row = asyncio.run(store.decision(record["shard"], record["seq"]))
+        assert row is not None
+        row = row._replace(payload=msgspec.json.encode(record | {"sent_by": "key:rival"}))
+        assert decision_of(row, None).sent_by == "key:rival"
+        sent[record["pod"]["name"], record["outcome"]] = decision_of(row, {"default", "shop"}).sent_by
+    hidden = {outcome for (_, outcome), sender in sent.items() if sender is None}
+    assert hidden == {"evicted", "spared"} | ({"cleared"} & {outcome for _, outcome in sent})
+    assert sent["low-0", "bound"] == sent["high", "nominated"] == "key:rival"
 
 
 def test_the_kind_has_names_and_can_be_watched() -> None:

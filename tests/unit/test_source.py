@@ -13,7 +13,7 @@ import pytest
 from services.address import CHALLENGE_PATH, Instance, write_address
 from services.cli import source as sources
 from services.cli.options import CommandError
-from services.cli.source import Source, fetch, in_process, running_api
+from services.cli.source import Source, fetch, in_process, running_instance
 
 
 class Healthy(BaseHTTPRequestHandler):
@@ -50,7 +50,7 @@ async def test_the_instance_of_this_machine_is_found_past_any_proxy(
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     Healthy.instance = write_address(tmp_path, address)
-    assert await running_api(tmp_path) == address
+    assert await running_instance(tmp_path) == Healthy.instance
 
 
 async def test_an_address_that_the_user_names_is_asked_through_the_proxy(
