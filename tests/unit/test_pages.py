@@ -14,6 +14,7 @@ import pytest_asyncio
 from prometheus_client import CollectorRegistry
 
 from services.api.app import create_app
+from services.api.auth import Gate
 from services.api.deps import Deps
 from services.metrics import ApiMetrics
 
@@ -34,7 +35,8 @@ class Links(HTMLParser):
 async def client() -> AsyncIterator[httpx.AsyncClient]:
     """Return a client of an API whose pages are all that works."""
     nothing = cast(Any, None)
-    deps = Deps(nothing, nothing, nothing, nothing, nothing, ApiMetrics(CollectorRegistry()), nothing)
+    gate = Gate(nothing, keys_required=True)
+    deps = Deps(nothing, nothing, nothing, gate, nothing, ApiMetrics(CollectorRegistry()), nothing)
     transport = httpx.ASGITransport(create_app(deps))
     async with httpx.AsyncClient(transport=transport, base_url="http://berth") as client:
         yield client
