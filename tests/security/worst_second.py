@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from random import Random
 from types import FrameType
 from typing import Any
@@ -331,9 +333,9 @@ def prepared(nodes: int) -> Planner:
     return planner
 
 
-def measured(seeds: Sequence[int], nodes: int = NODES, *, counts: bool = False) -> Found:
-    """Measure the second of some seeds. With ``counts`` function calls are counted, which takes longer."""
-    planner, records = prepared(nodes), records_of(drawn(seeds))
+def measured(seeds: Sequence[int], planner: Planner, *, counts: bool = False) -> Found:
+    """Let a planner plan the second of some seeds; with ``counts``, count function calls, which is slow."""
+    records = records_of(drawn(seeds))
     calls = batches = work = 0
 
     def called(frame: FrameType, event: str, argument: Any) -> None:
@@ -360,8 +362,23 @@ def measured(seeds: Sequence[int], nodes: int = NODES, *, counts: bool = False) 
     return Found(tuple(seeds), seconds, calls, batches, work, len(records) - 1, decided)
 
 
+def measured_apart(seeds: Sequence[int], planner: Planner, *, counts: bool = False) -> Found:
+    """Do so in a child process: the planner stays as it is."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        found = measured(seeds, planner, counts=counts)
+        os.write(writing, msgspec.json.encode(found))
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        told = answer.read()
+    os.waitpid(child, 0)
+    return msgspec.json.decode(told, type=Found)
+
+
 def climb(
-    seed: int, goes_on: Callable[[int], bool], nodes: int = NODES, *, counts: bool = False
+    seed: int, goes_on: Callable[[int], bool], measure: Callable[[Sequence[int]], Found], *, counts: bool
 ) -> Iterator[list[Found]]:
     """Yield the worst seconds found so far, the worst first, after each one that was measured."""
     random, worst, tries = Random(seed), list[Found](), 0
@@ -369,9 +386,8 @@ def climb(
         seeds: tuple[int, ...] = (random.randrange(1 << 30),)
         if worst and random.random() < 0.7:
             seeds = (*random.choice(worst).seeds, *seeds)
-        found = measured(seeds, nodes, counts=counts)
-        worst.append(found)
-        worst.sort(key=lambda each: (-each.calls, -each.batches) if counts else (-each.cpu_seconds, 0))
+        worst.append(measure(seeds))
+        worst.sort(key=lambda each: -each.calls if counts else -each.cpu_seconds)
         del worst[KEPT:]
         tries += 1
         yield worst
@@ -400,15 +416,19 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--again", default="", help="seeds, as they were printed: measure these alone")
     given = parser.parse_args()
-    measured((0,), 20)  # what is compiled or read for the first time is not measured
+    measured((0,), prepared(20))  # what is compiled or read for the first time is not measured
+    planner = prepared(given.nodes)
     if given.again:
-        print(line(measured([int(each) for each in given.again.split(".")], given.nodes)))
+        print(line(measured([int(each) for each in given.again.split(".")], planner)))
         return 0
     ends = time.monotonic() + 60 * given.minutes
     worst, by_counts = list[Found](), given.tries > 0
     goes_on = (lambda tries: tries < given.tries) if by_counts else (lambda _: time.monotonic() < ends)
-    for found_so_far in climb(given.seed, goes_on, given.nodes, counts=by_counts):
-        worst = found_so_far
+    measure = partial(measured_apart, planner=planner, counts=by_counts)
+    tries = 0
+    for tries, worst in enumerate(climb(given.seed, goes_on, measure, counts=by_counts), 1):  # noqa: B007
+        pass
+    print(f"{tries} seconds were tried", file=sys.stderr)
     for found in worst:
         print(line(found), flush=True)
     return 0 if all(found.decided for found in worst) else 1

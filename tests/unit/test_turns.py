@@ -7,6 +7,7 @@ import pytest
 from domain.cycle.groups import Line, WaitingGroup
 from domain.cycle.turns import Candidate, Works, draw, group_work, pod_work, static_work
 from domain.model.events import NodeUpserted
+from domain.model.limits import cycle_pods_max, cycle_work_max
 from domain.model.pods import DEFAULT_PROFILE, PodTemplate
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.selectors import SpreadConstraint
@@ -110,6 +111,18 @@ def test_a_group_is_paid_for_once() -> None:
     burst, other = lines(("a", 0, 1), pods=100), lines(("b", 0, 1))
     room = ONE + 99 * pod_work(template(1), PLAN, TABLE) + ONE
     assert len(drawn([*burst, *other], room)) == 101
+
+
+def test_an_ordinary_batch_is_drawn_whole() -> None:
+    """2,000 pods of 1,000 plain groups, on the nodes of a large cluster."""
+    state = ClusterState(seed=0)
+    for n in range(5_000):
+        state.apply(NodeUpserted(node(f"n{n}")))
+    of = lines(("a", 0, 1_000), pods=2)
+    heads = {"a": sorted(first for line in of if (first := line.first()) is not None)}
+    chosen, _, work = draw(heads, Works(state), work_max=cycle_work_max, pods_max=cycle_pods_max)
+    assert len(chosen) == 2_000
+    assert work < cycle_work_max
 
 
 def test_what_static_plugins_say_is_paid_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
