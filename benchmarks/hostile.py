@@ -164,6 +164,15 @@ def _required_away(number: int, pod: Json) -> None:
     pod["spec"]["affinity"] = {"podAntiAffinity": {_REQUIRED: _pod_terms(number, 8)}}
 
 
+def _away_from_all(number: int, pod: Json) -> None:
+    """Four terms that no other pod has, each of which means every pod."""
+    terms = _pod_terms(number, 4)
+    for i, term in enumerate(terms):
+        expression = {"key": "app", "operator": "NotIn", "values": [f"b{number}-{i}"]}
+        term["labelSelector"] = {"matchExpressions": [expression]}
+    pod["spec"]["affinity"] = {"podAntiAffinity": {_REQUIRED: terms}}
+
+
 def _spread(number: int, pod: Json) -> None:
     """Four constraints, each with a selector of its own."""
     pod["metadata"]["labels"] = {"app": f"a{number}"}
@@ -253,6 +262,7 @@ BURSTS: Mapping[str, Burst] = {
     "preferred": Burst("30 preferred terms of 6 In with 3 values", _labels, _preferred_nodes),
     "prefers-pods": Burst("16 preferred terms over other pods", _zone, _preferred_pods),
     "away": Burst("8 required terms over other pods", _zone, _required_away),
+    "away-all": Burst("4 required terms, each of which means every pod", _zone, _away_from_all),
     "spread": Burst("4 spread constraints", _zone, _spread),
     "never": Burst("pods that fit no node", _nothing, _asks(30_000)),
     "storm": Burst("pods that preempt", _nothing, _storm, is_full=True),

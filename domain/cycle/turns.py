@@ -38,6 +38,7 @@ _VALUES = 5
 _PLAN, _PLAN_NODES = 300, 1  # a plan of who could be evicted: so much, and for each node
 _PROMISED = 2  # and for each pod that has a node promised, or leaves for one that has
 _TERM_PROMISED = 7  # of a group, for each of its terms and pods with a node promised: do they match?
+_NEAR = 12  # of a group, for each different term of any pod that may mean its pods
 
 Candidate = tuple[int, int, str, "Line"]
 """A pod that has a turn to come: minus its priority, its arrival, its key, and the line in which it waits."""
@@ -155,6 +156,8 @@ class Works:
         if work is None:
             work = 0 if group.plan is None else group_work(group.template, self._table)
             self._of_group[_shape(group)] = work
+        if (met := group.pod_class) is not None:
+            work += _NEAR * len(self._state.index.terms_near(met.namespace, met.labels))
         more = plan_work if group.owes_plan else promised_work
         return work + more(group.template, self._state)
 
