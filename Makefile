@@ -55,6 +55,7 @@ wheel:  ## build the wheel, install it in an environment of its own, and run the
 nightly: $(VENV)/.installed-dev  ## all seeds, examples and days: hours
 	TEST_DEPTH=nightly $(MAKE) test
 	$(MAKE) oracle simulate
+	$(VENV)/bin/python -m tests.security.worst_second --tries 300 --seed 0
 
 oracle: $(VENV)/.installed-dev  ## 10,000 seeded clusters against the oracle, on all cores (ARGS: number, first seed)
 	$(VENV)/bin/python -m tests.oracle.nightly $(ARGS)

@@ -158,8 +158,8 @@ def evaluate(
         table.names[row]: {label: float(seen.parts[label][row]) for label in weights} for row in feasible
     }
     outcome = Outcome.BOUND if feasible else Outcome.UNSCHEDULABLE
-    hopeless_count = int(seen.hopeless.sum())
-    if is_unresolvable(held=bool(held_by), nodes_count=table.count, hopeless_count=hopeless_count):
+    hopeless = bool(seen.hopeless.all())
+    if is_unresolvable(held=bool(held_by), nodes_count=table.count, hopeless=hopeless):
         outcome = Outcome.UNRESOLVABLE
     return Verdict(
         pod=pod.key,

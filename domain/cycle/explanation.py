@@ -280,7 +280,7 @@ def explain(
     if output.has_failed(a):
         attempt.reasons_at_failure, _ = _reasons(program, output, a, 1)
         attempt.unresolvable = is_unresolvable(
-            held=False, nodes_count=table.count, hopeless_count=output.hopeless[a]
+            held=False, nodes_count=table.count, hopeless=bool(output.hopeless[a])
         )
         if not table.count:
             attempt.reasons = attempt.reasons_at_failure = {"no-nodes": 0}

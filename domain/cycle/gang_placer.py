@@ -14,6 +14,7 @@ from domain.cycle.homes import Domain
 from domain.cycle.picked import part_of
 from domain.cycle.placer import Placer
 from domain.cycle.program import Program
+from domain.cycle.turns import trial_work
 from domain.cycle.verdicts import Failure
 from domain.kernels import arrays as kernel
 from domain.model.devices import Ask
@@ -64,8 +65,9 @@ class GangPlacer(Placer):
                 self._refuse_gang(gang, members, codes)
             return
         best: Domain | None = None
-        most = -1
-        for domain in domains:
+        most, work = -1, trial_work(gang, self._state.table)
+        for n, domain in enumerate(domains):
+            self.work_left -= work if n else 0  # the first was paid when the gang was drawn
             trial = self._try_gang(members, domain)
             if trial is None:
                 self._refuse_gang(gang, members, ["gang-too-varied"])
@@ -112,8 +114,12 @@ class GangPlacer(Placer):
         known = domains_of(gang, members, self._state, self._snapshot, freed)
         fresh = known if freed is not None else [each for each in known if each not in gang.tried_in]
         anywhere: list[Domain | None] = [None] if gang.spec.is_preferred else []
+        first = fresh[:gang_domains_per_cycle_max]
+        paid = 1 + max(0, self.work_left) // trial_work(gang, self._state.table)
+        if freed is None and len(first) > paid:
+            return [*first[:paid]], False
         is_last = gang.spec.is_preferred or len(fresh) <= gang_domains_per_cycle_max
-        return [*fresh[:gang_domains_per_cycle_max], *anywhere], is_last
+        return [*first, *anywhere], is_last
 
     def _try_gang(self, members: Sequence[Tried], domain: Domain | None, changes: int = 2) -> Trial | None:
         """Let the kernel place members, in one domain alone if one is given. None: they differ too much.

@@ -98,14 +98,18 @@ class GangPreemptingPlacer(PreemptingPlacer):
 
     def _plan_gang(self, gang: Gang, members: Sequence[Tried]) -> tuple[Trial, dict[str, Planned]] | None:
         """Return the trial, taken back, on which a gang preempts, and the plans of members without a node."""
-        for group in gang.ready:
+        paid = [group for group in gang.ready if group.owes_plan]
+        for group in paid:
             group.owes_plan = False
         lowest, of_all = gang.lowest_priority, self._state.index.lowest_priority
         if not self._preempts or lowest <= of_all or not self._are_willing(gang, members):
             return None
-        if self._work_left <= 0:
+        if self.work_left <= 0 and not paid:
+            for group in gang.ready:
+                self._queue.put_off(group.key)
             self._owes_gang_plan = True
             return None
+        self.work_left += sum(plan_work(group.template, self._state) for group in paid)
         shunned = {self._unheeded.node_of(key) for key, _ in members} - {""} if self._unheeded else set[str]()
         return self._plan_below(lowest, gang, members, shunned)
 
@@ -151,7 +155,7 @@ class GangPreemptingPlacer(PreemptingPlacer):
         Pods ``below`` a priority may leave. Equal members are planned together, in the order of the first of
         each kind.
         """
-        state, table = self._state, self._state.table
+        state = self._state
         missing: dict[GroupKey, list[str]] = {}
         for (key, group), row in zip(trial.tried, trial.placed.row.tolist(), strict=True):
             if row < 0:
@@ -164,7 +168,7 @@ class GangPreemptingPlacer(PreemptingPlacer):
         held: list[tuple[GroupKey, Program, Planned]] = []
         for kind, keys in missing.items():
             program = trial.programs[kind]
-            self._work_left -= plan_work(table.count)
+            self.work_left -= plan_work(program.template, state)
             now = Decided(spent, frozenset(claimed), tuple(promised))
             found = self._preemptor.plan(program, min(left, len(keys)), now, without, below).planned
             for key, plan in zip(keys, found, strict=False):

@@ -45,11 +45,18 @@ class GangLine(Line):
         """How many pods have their turn with it."""
         return self.gang.status.waiting_count
 
+    @property
+    def groups(self) -> Sequence[WaitingGroup]:
+        """The groups of its members."""
+        return self.gang.ready
+
     def work(self, works: Works) -> int:
-        """Return the work of its turn, but for that of the first of its groups."""
+        """Return the work of its members in one turn, once their groups were looked at.
+
+        What is tried is taken back where it is too little, and its groups are looked at again.
+        """
         groups = self.gang.ready
-        others = sum(works.of_group(group) for group in groups if group is not self.group)
-        return others + sum(works.of_pod(group) * group.pods_count for group in groups)
+        return sum(works.of_group(group) + works.of_pod(group) * group.pods_count for group in groups)
 
 
 class GangStatus(NamedTuple):

@@ -108,8 +108,13 @@ class Line:
         """How many pods have a turn at a time."""
         return 1
 
+    @property
+    def groups(self) -> Sequence[WaitingGroup]:
+        """The groups that are looked at in a turn."""
+        return (self.group,)
+
     def work(self, works: Works) -> int:
-        """Return about how much work a turn is, once its group was looked at."""
+        """Return about how much work a turn is, once its groups were looked at."""
         return works.of_pod(self.group)
 
     def first(self) -> Candidate | None:

@@ -47,9 +47,12 @@ class LineUp:
         if not waiting:
             del self._waiting[namespace]
 
-    def draw(self, works: Works, work_max: int, pods_max: int) -> list[Candidate]:
-        """Return the pods whose turn it is. The lines from which they are drawn have changed then."""
-        drawn, opened = draw(self._waiting, works, work_max=work_max, pods_max=pods_max)
+    def draw(self, works: Works, work_max: int, pods_max: int) -> tuple[list[Candidate], int]:
+        """Return the pods whose turn it is, and the work of it.
+
+        The lines from which they are drawn have changed then.
+        """
+        drawn, opened, spent = draw(self._waiting, works, work_max=work_max, pods_max=pods_max)
         for namespace, count in Counter(line.namespace for line in opened).items():
             del self._waiting[namespace][:count]
             if not self._waiting[namespace]:
@@ -57,4 +60,4 @@ class LineUp:
         for line in opened:
             line.drawn()
             self.changed[line] = None
-        return drawn
+        return drawn, spent

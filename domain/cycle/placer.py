@@ -33,7 +33,7 @@ from domain.cycle.verdicts import CycleResult, Failure, Placement
 from domain.kernels import arrays as kernel
 from domain.kernels import placing
 from domain.model.decisions import Attempt, GangSeen
-from domain.model.limits import cycle_pods_max
+from domain.model.limits import cycle_pods_max, cycle_work_max
 from domain.plugins.view import NodeView
 from domain.state.changes import Change, NominationEnded
 from domain.state.cluster import ClusterState
@@ -69,6 +69,7 @@ class Placer:
         self._programs_max = cycle_pods_max  # of one call
         self._ordered_count = 0  # how many verdicts stand where they stay
         self._above: int | None = None
+        self.work_left = cycle_work_max  # of the cycle, for what was not paid when pods were drawn
 
     def place(self, candidates: Sequence[Tried], *, above: int | None = None) -> None:
         """Place the candidates, one after another: on the best home node, else on the best of all nodes.

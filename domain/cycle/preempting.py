@@ -27,7 +27,6 @@ from domain.cycle.turns import plan_work
 from domain.cycle.unheeded import Unheeded
 from domain.cycle.verdicts import Preemption
 from domain.kernels import arrays as kernel
-from domain.model.limits import cycle_work_max
 from domain.model.pods import DEFAULT_PROFILE, PodTemplate
 from domain.plugins.registry import ProfilePlan
 from domain.state.budgets import Budgets
@@ -80,7 +79,6 @@ class PreemptingPlacer(PromisedPlacer):
         self._preempts, self._promise_ms = preempting.preempts, preempting.promise_ms
         self._unheeded = preempting.unheeded
         self._tries = preempting.tries
-        self._work_left = cycle_work_max
         self._paid: set[GroupKey] = set()  # groups whose namespaces paid for a plan when they were drawn
         self._willing: set[GroupKey] = set()  # those of a call that may preempt, if there is work left
 
@@ -105,7 +103,6 @@ class PreemptingPlacer(PromisedPlacer):
         if not self._is_home:
             owing = {group for _, group in candidates if group.owes_plan}
             self._paid = {group.key for group in owing}
-            self._work_left -= len(owing) * plan_work(self._state.table.count)
             for group in owing:
                 group.owes_plan = False
         known = sorted(self._state.nominations.entries.values(), key=attrgetter("priority"), reverse=True)
@@ -142,7 +139,7 @@ class PreemptingPlacer(PromisedPlacer):
             and may_preempt(programs[key].template, lowest)
             and not programs[key].template.gang
         }
-        for key in self._willing if self._work_left > 0 else self._willing & self._paid:
+        for key in self._willing if self.work_left > 0 else self._willing & self._paid:
             placed.stops[programs[key].slot] = 1
 
     def _may(self, key: str) -> bool:
@@ -167,7 +164,7 @@ class PreemptingPlacer(PromisedPlacer):
         if group.key in self._paid:
             self._paid.remove(group.key)
         else:
-            self._work_left -= plan_work(self._state.table.count)
+            self.work_left -= plan_work(group.template, self._state)
         seen: Mapping[GroupKey, Program]
         seen = {of: p for of, p in programs.items() if placed.attempt_of[p.slot] >= 0}
         before = part_of(placed, slice(done - 1))
@@ -245,7 +242,7 @@ class PreemptingPlacer(PromisedPlacer):
         found = {key: pod.nominated_node for key, pod in named.items() if has_leaving(pod, state.nodes)}
         if not found:
             return set()
-        self._work_left -= plan_work(state.table.count)
+        self.work_left -= plan_work(program.template, state)
         _, hopeless, _, _ = look_at_rows(program.plan, Alone(self._snapshot, self._slots, program))
         found = {key: node for key, node in found.items() if not hopeless[state.table.rows[node]]}
         for key, node in found.items():

@@ -34,7 +34,7 @@ from domain.state.snapshot import Snapshot
 
 
 class Queue:
-    """All waiting pods.
+    """All waiting pods. ``work_drawn`` is the work of those that were drawn last (``turns.py``).
 
     Parameters
     ----------
@@ -52,10 +52,10 @@ class Queue:
     ) -> None:
         self._state = state
         self._plans = plans
-        self._works = Works(state.table)
+        self._works = Works(state)
         self._backoff_ms = backoff_ms
         self._excluded = Excluded() if excluded is None else excluded
-        self._now_ms = 0
+        self._now_ms = self.work_drawn = 0
         self.groups: dict[GroupKey, WaitingGroup] = {}
         self.signatures: defaultdict[bytes, int] = defaultdict(int)  # how many groups have it
         self._line_of: dict[str, Line] = {}
@@ -375,7 +375,8 @@ class Queue:
         parked: dict[GroupKey, list[str]] = {}
         tried: list[Tried] = []
         turns: list[Turn] = []
-        for _, _, key, line in self._lines.draw(self._works, work_max, pods_max):
+        drawn, self.work_drawn = self._lines.draw(self._works, work_max, pods_max)
+        for _, _, key, line in drawn:
             group = line.group
             if isinstance(line, GangLine):
                 turns.append((tried, line.gang))

@@ -115,6 +115,7 @@ class Scheduler:
         self._reserving = Reserving(self.state, self._reservation_ms)
         self._columns_revision = 0
         self._grown: set[str] = set()  # clusters that may now have more masters on one node
+        self.work = 0  # of the last cycle, as it was estimated (``turns.py``)
 
     def fold(self, event: Event | ProfileEvent | FollowedEvent, shard: int = 0) -> tuple[Change, ...]:
         """Apply one event, of a record of ``shard`` or of another worker, and keep the queue in step.
@@ -327,6 +328,7 @@ class Scheduler:
         placer = self._placer(changed, now_ms, passed_ms)
         placer.result.promises.extend((0, each) for each in ended)
         refused, turns = self.queue.draw(cycle_work_max, cycle_pods_max)
+        placer.work_left = cycle_work_max - self.queue.work_drawn
         for group, keys in refused:
             placer.refuse(group, keys)
         for tried, gang in turns:
@@ -335,6 +337,7 @@ class Scheduler:
                 placer.place_gang(gang)
         if isinstance(placer, ReservingPlacer) and self._reserving.is_due(self.queue, passed_ms):
             self._reserving.look(self.queue, placer, passed_ms)
+        self.work = cycle_work_max - placer.work_left
         return placer.result
 
     def plan_gang(self, name: str) -> dict[str, Planned]:

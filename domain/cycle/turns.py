@@ -1,7 +1,8 @@
 """Whose turn it is: which waiting pods a cycle tries, so that one namespace does not hold up the others.
 
-Work is counted in units of about a microsecond, estimated from what pods ask for and from the number of
-nodes. It does not depend on a clock, nor on what happens to be cached, so a restart changes no order.
+Work is counted in units of about a microsecond, estimated from what pods ask for, from the number of nodes
+and of what is promised. It does not depend on a clock, nor on what happens to be cached, so a restart changes
+no order.
 """
 
 from __future__ import annotations
@@ -15,27 +16,50 @@ from domain.model.marks import terms_of
 from domain.model.nodes import TAINT_EFFECTS
 from domain.model.pods import NodeSelectorTerm, PodTemplate
 from domain.plugins.registry import ProfilePlan
+from domain.plugins.view import NodeView
+from domain.state.cluster import ClusterState
 from domain.state.table import NodeTable
 
 if TYPE_CHECKING:
+    from domain.cycle.gangs import Gang
     from domain.cycle.groups import Line, WaitingGroup
 
-# Measured with benchmarks/hostile.py: a cost for each, and how many nodes cost one more.
+# Measured with ``python -m benchmarks.hostile --work``, which prints for every shape of load what a pod took
+# and what it was estimated at: a cost for each, and how many nodes cost one more.
 _POD, _POD_NODES = 5, 200  # the nodes count once per score that looks at all of them for every pod
 _TERM_NODES = 400  # and once per constraint and term over other pods
-_GROUP, _GROUP_NODES = 60, 400
-_REQUIREMENT, _REQUIREMENT_NODES = 5, 600
+_GROUP, _GROUP_NODES = 80, 180
+_COUNTER, _COUNTER_NODES = 20, 400  # once per term, twice per constraint: what it counts may be new
+_RESOURCE, _RESOURCE_NODES = 12, 400  # once per resource beyond cpu and memory
+_STATIC, _STATIC_NODES = 100, 10  # what static plugins say of all nodes
+_REQUIREMENT, _REQUIREMENT_NODES = 5, 300
 _PORT, _PORTS_NODES = 30, 16  # the nodes once for all ports: a counter by node is new for each port
 _VALUES = 5
-_IMAGES_NODES = 4
-_PLAN, _PLAN_NODES = 300, 2  # a plan of who could be evicted: so much, and for each node
+_PLAN, _PLAN_NODES = 300, 1  # a plan of who could be evicted: so much, and for each node
+_PROMISED = 2  # and for each pod that has a node promised, or leaves for one that has
+_TERM_PROMISED = 7  # of a group, for each of its terms and pods with a node promised: do they match?
+_NEAR = 12  # of a group, for each different term of any pod that may mean its pods
 
 Candidate = tuple[int, int, str, "Line"]
 """A pod that has a turn to come: minus its priority, its arrival, its key, and the line in which it waits."""
 
 
-def group_work(template: PodTemplate, plan: ProfilePlan, table: NodeTable) -> int:
-    """Return about how much work it is to look at all nodes for a group that was not seen before."""
+def group_work(template: PodTemplate, table: NodeTable) -> int:
+    """Return about how much work it is to look at all nodes for a group that was not seen before.
+
+    What static plugins say comes on top where no group before had the same answer: see ``static_work``.
+    """
+    nodes = table.count
+    work = _GROUP + nodes // _GROUP_NODES
+    work += (_terms_count(template) + len(template.spread)) * (_COUNTER + nodes // _COUNTER_NODES)
+    work += max(0, len(template.requests) - 2) * (_RESOURCE + nodes // _RESOURCE_NODES)
+    if template.host_ports:
+        work += len(template.host_ports) * _PORT + nodes // _PORTS_NODES
+    return work
+
+
+def static_work(template: PodTemplate, table: NodeTable) -> int:
+    """Return about how much work it is to ask the static plugins about all nodes."""
     nodes = table.count
     requirements, values = len(template.node_selector), 0
     if template.node_affinity is not None:
@@ -48,28 +72,42 @@ def group_work(template: PodTemplate, plan: ProfilePlan, table: NodeTable) -> in
             effects = (each.effect,) if each.effect else TAINT_EFFECTS
             requirements += any((each.key, effect, 0) in table.taints for effect in effects)
         values += len(template.tolerations)
-    work = _GROUP + nodes // _GROUP_NODES + values // _VALUES
-    work += requirements * (_REQUIREMENT + nodes // _REQUIREMENT_NODES)
-    if template.host_ports:
-        work += len(template.host_ports) * _PORT + nodes // _PORTS_NODES
-    # Less than it takes: most groups of such a profile find what was computed for the one before.
-    return work + (nodes // _IMAGES_NODES if plan.reads_images and table.image_nodes else 0)
+    work = _STATIC + nodes // _STATIC_NODES + values // _VALUES
+    return work + requirements * (_REQUIREMENT + nodes // _REQUIREMENT_NODES)
 
 
 def _values_of(term: NodeSelectorTerm) -> int:
     return sum(len(each.values) for each in (*term.match_expressions, *term.match_fields))
 
 
+def _terms_count(template: PodTemplate) -> int:
+    return len(template.spread) + sum(1 for _ in terms_of(template))
+
+
 def pod_work(template: PodTemplate, plan: ProfilePlan, table: NodeTable) -> int:
     """Return about how much work it is to place one more pod of a group."""
-    terms_count = len(template.spread) + sum(1 for _ in terms_of(template))
     nodes = table.count
-    return _POD + len(plan.variance_scores) * nodes // _POD_NODES + terms_count * nodes // _TERM_NODES
+    variances = len(plan.variance_scores) * nodes // _POD_NODES
+    return _POD + variances + _terms_count(template) * nodes // _TERM_NODES
 
 
-def plan_work(nodes_count: int) -> int:
+def trial_work(gang: Gang, table: NodeTable) -> int:
+    """Return about how much work it is to try a gang in one more domain: each is asked about anew."""
+    templates = [group.template for group in gang.ready]
+    return sum(group_work(each, table) + static_work(each, table) for each in templates)
+
+
+def promised_work(template: PodTemplate, state: ClusterState) -> int:
+    """Return about how much work it is to find out which promised pods count for a group."""
+    promised = len(state.nominations.entries)
+    return _TERM_PROMISED * promised * _terms_count(template) if promised else 0
+
+
+def plan_work(template: PodTemplate, state: ClusterState) -> int:
     """Return about how much work it is to plan who could be evicted for a group."""
-    return _PLAN + _PLAN_NODES * nodes_count
+    promised = len(state.nominations.entries) + len(state.nominations.evicted)
+    work = _PLAN + _PLAN_NODES * state.table.count + promised * _PROMISED
+    return work + promised_work(template, state)
 
 
 def _shape(group: WaitingGroup) -> object:
@@ -84,16 +122,18 @@ class Works:
     after a change of profiles. A group that is held for want of a profile costs as little as a plain pod.
     """
 
-    def __init__(self, table: NodeTable) -> None:
-        self._table = table
+    def __init__(self, state: ClusterState) -> None:
+        self._state, self._table, self._view = state, state.table, NodeView(state)
         self._seen = (-1, -1)
         self._of_pod: dict[object, int] = {}
         self._of_group: dict[object, int] = {}
+        self._of_static: dict[object, tuple[bytes, int]] = {}
 
     def forget(self) -> None:
         """Compute all of it anew."""
         self._of_pod.clear()
         self._of_group.clear()
+        self._of_static.clear()
 
     def renew(self) -> None:
         """Forget what was computed for other nodes, and make room where that is too much."""
@@ -114,9 +154,23 @@ class Works:
         """Return the work of a group that was not seen before, or of one that waits for a plan."""
         work = self._of_group.get(_shape(group))
         if work is None:
-            work = 0 if group.plan is None else group_work(group.template, group.plan, self._table)
+            work = 0 if group.plan is None else group_work(group.template, self._table)
             self._of_group[_shape(group)] = work
-        return work + plan_work(self._table.count) if group.owes_plan else work
+        if (met := group.pod_class) is not None:
+            work += _NEAR * len(self._state.index.terms_near(met.namespace, met.labels))
+        more = plan_work if group.owes_plan else promised_work
+        return work + more(group.template, self._state)
+
+    def of_static(self, group: WaitingGroup) -> tuple[bytes, int]:
+        """Return what is equal where static plugins answer alike, and the work of asking them."""
+        found = self._of_static.get(_shape(group))
+        if found is None:
+            found = b"", 0
+            if group.plan is not None:
+                key = group.plan.static_key(group.template, self._view)
+                found = key, static_work(group.template, self._table)
+            self._of_static[_shape(group)] = found
+        return found
 
 
 def merged(heads: Iterable[Candidate], opened: list[Line]) -> Iterator[Candidate]:
@@ -149,8 +203,8 @@ def merged(heads: Iterable[Candidate], opened: list[Line]) -> Iterator[Candidate
 
 def draw(
     waiting: Mapping[str, Iterable[Candidate]], works: Works, *, work_max: int, pods_max: int
-) -> tuple[list[Candidate], list[Line]]:
-    """Return the pods whose turn it is, in order, and the lines that were opened for it.
+) -> tuple[list[Candidate], list[Line], int]:
+    """Return the pods whose turn it is, in order, the lines that were opened for it, and the work of it.
 
     ``waiting`` holds per namespace the first pods of its lines, in order. Half of the work and of the pods go
     by priority and age alone. The other half goes to the namespaces that had least, one pod after another,
@@ -189,7 +243,7 @@ def draw(
         else:
             heapq.heapreplace(turns, (used, following))
     drawn.sort()
-    return drawn, opened
+    return drawn, opened, purse.spent
 
 
 class _Purse:
@@ -203,18 +257,26 @@ class _Purse:
         self.used: dict[str, int] = {}
         self._works = works
         self._of_pod: dict[Line, int] = {}
-        self._paid: set[tuple[str, bytes]] = set()
+        self._paid: set[tuple[str, bytes]] = set()  # by namespace, signatures and what static plugins read
 
     def pay(self, line: Line) -> int:
         """Pay for one pod of a line; return what its namespace has had."""
         work = self._of_pod.get(line)
         if work is None:
-            group = line.group
             work = self._of_pod[line] = line.work(self._works)
             self.more += line.size - 1
-            if (line.namespace, group.signature) not in self._paid:
-                self._paid.add((line.namespace, group.signature))
-                work += self._works.of_group(group)
+            work += sum(self._first(line.namespace, group) for group in line.groups)
         self.spent += work
         used = self.used[line.namespace] = self.used.get(line.namespace, 0) + work
         return used
+
+    def _first(self, namespace: str, group: WaitingGroup) -> int:
+        """Return the work of a group in a namespace, 0 if that was paid."""
+        if (namespace, group.signature) in self._paid:
+            return 0
+        self._paid.add((namespace, group.signature))
+        work, (static, of_static) = self._works.of_group(group), self._works.of_static(group)
+        if (namespace, static) not in self._paid:
+            self._paid.add((namespace, static))
+            work += of_static
+        return work

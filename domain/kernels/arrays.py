@@ -321,8 +321,8 @@ class Placed(Table):
     Two reason tables, 0 as of the first pod and 1 as of the first pod without a node: ``reason_code`` and
     ``reason_count``, filled from the front, code -1 behind.
     ``exhausted``: some pod of the attempt found no node, when the counters of its rules had the versions
-    ``version`` in sum (``counting.version_of``). ``hopeless``: on how many rows some filter refused the first
-    of these whatever pods leave.
+    ``version`` in sum (``counting.version_of``). ``hopeless``: whether on all rows some filter refused the
+    first of these whatever pods leave.
     What the rules saw with a reason table: ``rule_high``, the highest count that passes; up to
     ``DOMAINS_EXPLAINED`` domains with more, ``rule_domain``, filled from the front, -1 behind, with their
     counts ``rule_sum``. R is the highest number of rules of a slot.
@@ -346,7 +346,7 @@ class Placed(Table):
     rule_high: np.ndarray = array(np.int32, "A", 2, "R")
     rule_domain: np.ndarray = array(np.int32, "A", 2, "R", DOMAINS_EXPLAINED)
     rule_sum: np.ndarray = array(np.int32, "A", 2, "R", DOMAINS_EXPLAINED)
-    hopeless: np.ndarray = array(np.int32, "A")
+    hopeless: np.ndarray = array(np.uint8, "A")
     attempts_count: np.ndarray = array(np.int64, 1)
     stops: np.ndarray = array(np.uint8, "G")
     done: np.ndarray = array(np.int64, 1)

@@ -33,11 +33,17 @@ def write_reasons(histogram, groups, placed, g, attempt, which):  # type: ignore
 
 @helper
 def write_failure(columns, groups, counters, placed, g, attempt, scratch):  # type: ignore[no-untyped-def]
-    """Write reason table 1 of an attempt, and on how many rows evicting pods could not help. Cost: O(N)."""
+    """Write reason table 1 of an attempt, and whether all rows refuse it whatever pods leave.
+
+    Cost: O(N) where they do, else up to the first row that does not.
+    """
     write_reasons(scratch.histogram, groups, placed, g, attempt, 1)
-    for row in range(columns.rows_count[0]):
-        hopeless = is_hopeless(columns, groups, g, row) or is_hopeless_by_rules(groups, counters, g, row)
-        placed.hopeless[attempt] += hopeless
+    row = 0
+    while row < columns.rows_count[0] and (
+        is_hopeless(columns, groups, g, row) or is_hopeless_by_rules(groups, counters, g, row)
+    ):
+        row += 1
+    placed.hopeless[attempt] = row == columns.rows_count[0]
 
 
 @helper

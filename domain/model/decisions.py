@@ -49,13 +49,13 @@ class Outcome(enum.StrEnum):
     RELEASED = "released", "the pod finished or was deleted; what it held is free"
 
 
-def is_unresolvable(*, held: bool, nodes_count: int, hopeless_count: int) -> bool:
+def is_unresolvable(*, held: bool, nodes_count: int, hopeless: bool) -> bool:
     """Say whether a pod without a node would have none even if every other pod left.
 
     So it is where something about the pod itself holds it, or where on every node some filter refuses it for
-    good (``hopeless_count`` nodes). Where there are no nodes, a node may come.
+    good (``hopeless``). Where there are no nodes, a node may come.
     """
-    return held or 0 < nodes_count == hopeless_count
+    return held or (nodes_count > 0 and hopeless)
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):

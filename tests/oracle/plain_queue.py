@@ -32,6 +32,10 @@ def plain_draw(pods: Sequence[Plain], works: Works, work_max: int, pods_max: int
         if (pod.namespace, pod.group.signature) not in paid:
             paid.add((pod.namespace, pod.group.signature))
             work += works.of_group(pod.group)
+            static, of_static = works.of_static(pod.group)
+            if (pod.namespace, static) not in paid:
+                paid.add((pod.namespace, static))
+                work += of_static
         used[pod.namespace] = used.get(pod.namespace, 0) + work
         waiting.remove(pod)
         drawn.append(pod)

@@ -31,7 +31,7 @@ class Pair:
         self.random = Random(seed)
         self.scheduler = Scheduler(BUILT_IN_PROFILES, seed=0)
         self.queue = self.scheduler.queue
-        self.works = Works(self.scheduler.state.table)
+        self.works = Works(self.scheduler.state)
         self.added = self.drawn = self.cuts = self.refused = 0
 
     def change(self) -> None:

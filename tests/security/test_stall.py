@@ -19,6 +19,8 @@ from tests.property.site import batches as batches_of
 
 WORK_MAX = 4_000
 BURST_PODS = 200
+ALONE = sorted(name for name, burst in BURSTS.items() if burst.config is None and not burst.is_full)
+"""Bursts of pods alone, none of which preempts."""
 
 
 def calls_of(work: Callable[[], object]) -> int:
@@ -46,14 +48,14 @@ def calls_per_pod(name: str, nodes: int, pods: int = 12) -> float:
     return calls_of(lambda: planner.plan_batch(rest)) / pods
 
 
-@pytest.mark.parametrize("name", sorted(BURSTS))
+@pytest.mark.parametrize("name", ALONE)
 def test_work_for_a_pod_does_not_grow_with_the_nodes(name: str) -> None:
     """What is computed for all nodes is computed in columns, whatever nodes and pods say."""
     few, many = calls_per_pod(name, 100), calls_per_pod(name, 400)
     assert many < 1.2 * few + 20, f"{few:.0f} calls a pod on 100 nodes, {many:.0f} on 400"
 
 
-@pytest.mark.parametrize("name", sorted(BURSTS))
+@pytest.mark.parametrize("name", ALONE)
 def test_work_for_a_pod_does_not_grow_with_the_pods_beside_it(name: str) -> None:
     few, many = calls_per_pod(name, 20, 10), calls_per_pod(name, 20, 80)
     assert many < 1.2 * few + 20, f"{few:.0f} calls for each of 10 pods, {many:.0f} for each of 80"
@@ -66,7 +68,7 @@ def _little_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_little_work")
-@pytest.mark.parametrize("name", sorted(BURSTS))
+@pytest.mark.parametrize("name", ALONE)
 def test_an_ordinary_pod_behind_a_burst_is_decided_in_its_own_batch(name: str) -> None:
     planner = new_planner()
     sent = list(records(BURSTS[name], nodes=20, pods=BURST_PODS))

@@ -156,8 +156,7 @@ def test_a_cycle_plans_for_so_many_groups_only_and_the_others_come_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A producer whose pods are all unlike each other must not hold up a worker for minutes."""
-    for module in ("preempting", "schedule"):
-        monkeypatch.setattr(f"domain.cycle.{module}.cycle_work_max", 600)
+    monkeypatch.setattr("domain.cycle.schedule.cycle_work_max", 600)
     site = site_of(nodes=6)
     site.tell("ADDED", *(high(f"high{i}", cpu=4 - i / 10) for i in range(6)))
     nominated = batches_with(site, "nominated")

@@ -42,9 +42,9 @@ def names(result: CycleResult, kind: type[Placement | Preemption]) -> list[str]:
 
 @pytest.fixture
 def plans_of_a_cycle(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Let a cycle have work enough for so many plans on all nodes."""
-    for module in ("preempting", "schedule"):
-        monkeypatch.setattr(f"domain.cycle.{module}.cycle_work_max", 4 * (300 + 2 * NODES))
+    """Let a cycle have work enough for so many plans on all nodes, and for trying all of the pods."""
+    monkeypatch.setattr("domain.cycle.schedule.cycle_work_max", 7_000)
+    monkeypatch.setattr("domain.cycle.turns._PLAN", 1_500)
     return 4
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from domain.cycle.groups import Line, WaitingGroup
-from domain.cycle.turns import Candidate, Works, draw, group_work, pod_work
+from domain.cycle.turns import Candidate, Works, draw, group_work, pod_work, static_work
 from domain.model.events import NodeUpserted
+from domain.model.limits import cycle_pods_max, cycle_work_max
 from domain.model.pods import DEFAULT_PROFILE, PodTemplate
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.selectors import SpreadConstraint
@@ -16,10 +17,17 @@ from domain.state.cluster import ClusterState
 from tests.values import node, template
 
 PLAN = ProfilePlan(BUILT_IN_PROFILES[DEFAULT_PROFILE])
-TABLE = ClusterState(seed=0).table
-WORKS = Works(TABLE)
-ONE = group_work(template(1), PLAN, TABLE) + pod_work(template(1), PLAN, TABLE)
+STATE = ClusterState(seed=0)
+TABLE = STATE.table
+WORKS = Works(STATE)
+ONE = group_work(template(1), TABLE) + pod_work(template(1), PLAN, TABLE)
 MANY = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def _static_plugins_are_asked_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a pod of a group cost the same whether or not its like was seen."""
+    monkeypatch.setattr("domain.cycle.turns._STATIC", 0)
 
 
 def lines(*wanted: tuple[str, int, int], pods: int = 1) -> list[Line]:
@@ -105,10 +113,35 @@ def test_a_group_is_paid_for_once() -> None:
     assert len(drawn([*burst, *other], room)) == 101
 
 
+def test_an_ordinary_batch_is_drawn_whole() -> None:
+    """2,000 pods of 1,000 plain groups, on the nodes of a large cluster."""
+    state = ClusterState(seed=0)
+    for n in range(5_000):
+        state.apply(NodeUpserted(node(f"n{n}")))
+    of = lines(("a", 0, 1_000), pods=2)
+    heads = {"a": sorted(first for line in of if (first := line.first()) is not None)}
+    chosen, _, work = draw(heads, Works(state), work_max=cycle_work_max, pods_max=cycle_pods_max)
+    assert len(chosen) == 2_000
+    assert work < cycle_work_max
+
+
+def test_what_static_plugins_say_is_paid_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("domain.cycle.turns._STATIC", 1_000)
+    works = Works(STATE)
+    shapes = [template(i, node_selector=(("pool", f"{i // 10}"),)) for i in range(20)]
+    several = [Line("a", WaitingGroup(signature(shape), shape, PLAN)) for shape in shapes]
+    for i, line in enumerate(several):
+        line.put(f"a/p{i}", i, fresh=True)
+    heads = {"a": sorted(first for line in several if (first := line.first()) is not None)}
+    static = static_work(shapes[0], TABLE)
+    assert static > 1_000
+    assert draw(heads, works, work_max=MANY, pods_max=MANY)[2] == 20 * ONE + 2 * static
+
+
 def test_what_is_not_drawn_is_not_looked_at() -> None:
     several = lines(("a", 0, 100), pods=3)
     waiting = {"a": sorted(first for line in several if (first := line.first()) is not None)}
-    _, opened = draw(waiting, WORKS, work_max=MANY, pods_max=9)
+    _, opened, _ = draw(waiting, WORKS, work_max=MANY, pods_max=9)
     assert opened == several[:4]  # the next pod, which had no turn any more, among them
 
 
