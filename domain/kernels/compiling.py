@@ -18,8 +18,6 @@ import contextlib
 import ctypes
 import functools
 import hashlib
-import os
-import stat
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -41,7 +39,7 @@ from numba.extending import lower_builtin
 
 from domain.kernels import tables
 from domain.kernels.tables import Field, Table, array_type
-from domain.model.ownership import fault_of, fault_of_file
+from domain.model.ownership import close_to_others, fault_of, fault_of_file
 
 # No kernel allocates an array, so none counts references: for dozens of arrays that is most of the work.
 _OPTIONS: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy", "_nrt": False}
@@ -255,11 +253,8 @@ class _Files(IndexDataCacheFile):
     @contextlib.contextmanager
     def _open_for_write(self, filepath: str) -> Iterator[Any]:
         with super()._open_for_write(filepath) as file:
-            os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & ~_OTHERS_WRITE)
+            close_to_others(file.fileno())
             yield file
-
-
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class _Cache(FunctionCache):
@@ -274,7 +269,7 @@ class _Cache(FunctionCache):
         folder = Path(self._cache_path)
         if not any(folder.iterdir()):  # just made: with what the process's umask leaves to others
             with contextlib.suppress(OSError):
-                folder.chmod(folder.stat().st_mode & ~_OTHERS_WRITE)
+                close_to_others(folder)
         if found := fault_of(folder):
             raise _Unsafe(found)
 

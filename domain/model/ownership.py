@@ -55,6 +55,11 @@ def fault_of_file(path: Path) -> str:
     return f"{path} is not loaded: {why}; it is compiled anew, and replaced" if why else ""
 
 
+def close_to_others(what: Path | int) -> None:
+    """Take write permission on a file or folder, or what a descriptor stands for, from group and others."""
+    os.chmod(what, stat.S_IMODE(os.stat(what).st_mode) & ~(stat.S_IWGRP | stat.S_IWOTH))
+
+
 def _steps(path: Path) -> Iterator[Path]:
     """Yield every folder and link that a path leads through, the root first and the path's end last."""
     at, todo, links_count = Path("/"), list(reversed(path.absolute().parts[1:])), 0
