@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import pickle
+import pwd
 import shutil
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import numba
 import pytest
 
 from domain.kernels.compiling import Unit
+from domain.model import ownership
 from domain.model.ownership import fault_of, fault_of_file
 
 ROOT = Path(__file__).parents[2]
@@ -174,6 +177,33 @@ def test_a_link_leads_through_the_folders_of_its_target(tmp_path: Path) -> None:
     for link in ("link", "round"):
         assert fault_of(tmp_path / link).startswith(f"{shared} is not safe")
     assert fault_of(tmp_path / "missing" / "deeper") == "", "this account makes it"
+
+
+def test_a_group_of_one_account_alone_is_not_another_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many systems give each user a group, and let it write by their umask; root's groups never count so."""
+    me = pwd.struct_passwd(("me", "x", STRANGER, STRANGER, "", "/", "/bin/sh"))
+    other = pwd.struct_passwd(("other", "x", STRANGER + 1, STRANGER, "", "/", "/bin/sh"))
+    accounts, members = [me], list[str]()
+    monkeypatch.setattr("os.geteuid", lambda: STRANGER)
+    monkeypatch.setattr("pwd.getpwuid", lambda _: me)
+    monkeypatch.setattr("pwd.getpwall", lambda: accounts)
+    monkeypatch.setattr("grp.getgrgid", lambda gid: grp.struct_group(("me", "x", gid, members)))
+    assert ownership._is_private(tmp_path, STRANGER)
+    assert not ownership._is_private(tmp_path, 0)
+    members.append("somebody")
+    assert not ownership._is_private(tmp_path, STRANGER)
+    members[:] = ["me"]
+    accounts.append(other)
+    assert not ownership._is_private(tmp_path, STRANGER)
+    accounts.remove(other)
+    assert ownership._is_private(tmp_path, STRANGER)
+    monkeypatch.setattr("os.listxattr", lambda _: ["system.posix_acl_access"])
+    assert not ownership._is_private(tmp_path, STRANGER)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("os.listxattr", lambda _: [])
+    assert not ownership._is_private(tmp_path, STRANGER)
 
 
 @as_root
