@@ -5,7 +5,8 @@ that is found by name. So none of them holds a copy of it, none is compiled agai
 processes can compile several units at once. A unit that is called before it is there is compiled by the call,
 or read from disk. All other functions are compiled into the units that call them.
 
-What is kept is found by the bytecode and the constants of a unit and of all that is compiled into it.
+What is kept is found by the bytecode and the constants of a unit and of all that is compiled into it. It is
+loaded only where no other account can change it (``model/ownership.py``).
 """
 
 # What is taken of numba here is untyped.
@@ -19,7 +20,7 @@ import functools
 import hashlib
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType, TracebackType
 from typing import Any, ClassVar, get_args, get_type_hints
@@ -30,7 +31,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import event
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.typing.templates import AbstractTemplate, infer_global
@@ -38,6 +39,7 @@ from numba.extending import lower_builtin
 
 from domain.kernels import tables
 from domain.kernels.tables import Field, Table, array_type
+from domain.model.ownership import close_to_others, fault_of, fault_of_file
 
 # No kernel allocates an array, so none counts references: for dozens of arrays that is most of the work.
 _OPTIONS: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy", "_nrt": False}
@@ -64,8 +66,12 @@ reordered = numba.njit(**_OPTIONS, fastmath={"reassoc", "nsz", "contract"})
 def entry(written: Callable[..., Any]) -> Any:
     """Compile a function that is called from Python, by the types of its arguments, and keep it."""
     dispatcher: Any = numba.njit(**_OPTIONS)(written)
-    with contextlib.suppress(RuntimeError):  # no directory to write in; ``Compilations.kept_in`` tells
+    try:
         dispatcher._cache = _Cache(written)
+    except _Unsafe as error:
+        dispatcher._cache = _NoCache(str(error))
+    except RuntimeError:  # no directory to write in
+        dispatcher._cache = _NoCache("")
     return dispatcher
 
 
@@ -112,6 +118,14 @@ class Unit:
         """The folder where it is kept, None: nowhere."""
         path: str | None = self.dispatcher._cache.cache_path
         return path
+
+    @property
+    def fault(self) -> str:
+        """Why nothing is kept, or what is kept is not loaded: another account may change it; "": neither."""
+        cache = self.dispatcher._cache
+        if isinstance(cache, _Cache):
+            return cache.fault(self.signature, self.dispatcher.targetctx)
+        return str(cache.fault)
 
     def prepare(self) -> None:
         """Compile the unit, or read it from disk, so that calls find it."""
@@ -204,6 +218,45 @@ llvm.add_symbol(_PREPARE, ctypes.cast(_prepare, ctypes.c_void_p).value)
 # ---------------------------------------------------------------------------------------------- what is kept
 
 
+class _Unsafe(Exception):
+    """Another account can change the folder; the message says how to mend that."""
+
+
+class _NoCache(NullCache):
+    """Keeps nothing; ``fault`` says why, where that can be mended."""
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+
+
+class _Files(IndexDataCacheFile):
+    """What is kept of one function for one signature. One that another account may change is as missing."""
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with the files, "" if nothing is."""
+        if found := fault_of_file(Path(self._index_path)):
+            return found
+        for name in super()._load_index().values():
+            if found := fault_of_file(Path(self._cache_path, name)):
+                return found
+        return ""
+
+    def _load_index(self) -> Any:
+        return {} if fault_of_file(Path(self._index_path)) else super()._load_index()
+
+    def _load_data(self, name: str) -> Any:
+        if found := fault_of_file(Path(self._cache_path, name)):
+            raise OSError(found)
+        return super()._load_data(name)
+
+    @contextlib.contextmanager
+    def _open_for_write(self, filepath: str) -> Iterator[Any]:
+        with super()._open_for_write(filepath) as file:
+            close_to_others(file.fileno())
+            yield file
+
+
 class _Cache(FunctionCache):
     """What is kept of a function, in files whose name tells all that was compiled, for what and by what.
 
@@ -213,6 +266,12 @@ class _Cache(FunctionCache):
     def __init__(self, written: Callable[..., Any]) -> None:
         super().__init__(written)
         self._written = written
+        folder = Path(self._cache_path)
+        if not any(folder.iterdir()):  # just made: with what the process's umask leaves to others
+            with contextlib.suppress(OSError):
+                close_to_others(folder)
+        if found := fault_of(folder):
+            raise _Unsafe(found)
 
     @functools.cached_property
     def _digest(self) -> str:
@@ -226,7 +285,16 @@ class _Cache(FunctionCache):
             name = files._load_index().get(self._index_key(signature, target_context.codegen()))
         except Exception:  # it was cut off, as by a loss of power
             return False
-        return name is not None and Path(self._cache_path, name).exists()
+        kept = None if name is None else Path(self._cache_path, name)
+        return kept is not None and kept.exists() and not fault_of_file(kept)
+
+    def fault(self, signature: Any, target_context: Any) -> str:
+        """Return why files that are kept for a signature are not loaded, "" if they are, or are not there."""
+        target_context.refresh()
+        try:
+            return self._files(signature, target_context.codegen()).fault
+        except Exception:  # it was cut off
+            return ""
 
     def _load_overload(self, sig: Any, target_context: Any) -> Any:
         self._cache_file = self._files(sig, target_context.codegen())
@@ -244,11 +312,11 @@ class _Cache(FunctionCache):
         except OSError as error:
             warnings.warn(f"a compiled kernel cannot be kept in {self._cache_path}: {error}", stacklevel=2)
 
-    def _files(self, signature: Any, codegen: Any) -> IndexDataCacheFile:
+    def _files(self, signature: Any, codegen: Any) -> _Files:
         what = repr((self._digest, str(signature), codegen.magic_tuple(), numba.__version__))
         stamp = hashlib.blake2b(what.encode(), digest_size=8).hexdigest()
         name = f"{self._written.__module__}.{self._written.__qualname__}-{stamp}"
-        return IndexDataCacheFile(self._cache_path, name, stamp)
+        return _Files(self._cache_path, name, stamp)
 
 
 def digest_of(written: Callable[..., Any]) -> str:

@@ -39,7 +39,8 @@ TOPOLOGY_KEY, TOPOLOGY_MODE = "berth.dev/topology-key", "berth.dev/topology-mode
 """Annotations of a PodGroup: all of its pods are to be in one domain, or had better be."""
 
 _KUBERNETES = "scheduling.k8s.io/"
-_NAME_LABEL = "kubernetes.io/metadata.name"
+NAME_LABEL = "kubernetes.io/metadata.name"
+"""The label that each namespace has; its value is the namespace's name."""
 
 
 class _Wire(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -206,7 +207,7 @@ def _namespace(wire: WireNamespace, path: str) -> Namespace:
     meta = wire.metadata or Labelled()
     name = check_dns_label(meta.name or "", f"{path}.metadata.name")
     labels = read_labels(meta.labels, f"{path}.metadata")
-    return Namespace(labels={**labels, _NAME_LABEL: name})  # the API server gives each one this label
+    return Namespace(labels={**labels, NAME_LABEL: name})  # the API server gives each one this label
 
 
 def _of_map(selector: Mapping[str, Any] | None, path: str) -> LabelSelector | None:

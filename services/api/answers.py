@@ -369,10 +369,21 @@ class KeyToMake(Struct, kw_only=True, forbid_unknown_fields=True):
     events_per_second: Annotated[int | None, about("Events that the name may send; null: any number")] = None
     bytes_per_second: Annotated[int | None, about("Bytes that the name may send; null: any number")] = None
     requests_at_once: Annotated[int | None, about("Requests under way; null: as the API is set")] = None
+    priority_max: Annotated[
+        int | None,
+        about("Highest priority of its pods; null: 0 with namespaces or priority_classes, else 1000000000"),
+    ] = None
+    priority_classes: Annotated[
+        list[str] | None,
+        about(
+            "Priority classes that its pods may name; null: none with namespaces or priority_max, "
+            "else all but the system's"
+        ),
+    ] = None
 
 
 class Key(KeyToMake, kw_only=True):
-    """What a key allows; the key itself is not kept."""
+    """What a key allows; the key itself is not kept. ``priority_max`` is the one that holds; null: any."""
 
     created_at: Annotated[str, about(f"When it was made ({INSTANT})")]
     revoked_at: Annotated[str | None, about(f"When it was revoked ({INSTANT}); null: it is good")]

@@ -16,7 +16,7 @@ from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
 from services.api.formats import stamp
 from services.api.ingest import read_body
-from services.api.keys import checked_grant, key_hash, new_key
+from services.api.keys import checked_grant, in_force, key_hash, new_key
 from services.ports.store import Grant
 
 _UNKNOWN = re.compile(r"unknown field `(.*)`", re.DOTALL)
@@ -49,7 +49,7 @@ def key_routes(deps: Deps) -> APIRouter:
             KeyPage(
                 items=[
                     Key(
-                        **row.grant._asdict(),
+                        **in_force(row.grant)._asdict(),
                         created_at=stamp(row.created_at) or "",
                         revoked_at=stamp(row.revoked_at),
                     )

@@ -7,13 +7,32 @@ import re
 import secrets
 from collections.abc import Sequence
 
+from domain.model.config import PRIORITY_CLASS
 from domain.model.errors import FieldError
-from domain.model.validation import check_choice, check_count, check_dns_label, check_range, shown
-from services.api.scope import BINDING, GRANTS, OF_CLUSTER, PRIORITY, SENT_BY
+from domain.model.priorities import SYSTEM_PREFIX, USER_PRIORITY_MAX
+from domain.model.validation import (
+    check_choice,
+    check_count,
+    check_dns_label,
+    check_range,
+    check_subdomain,
+    shown,
+)
+from services.api.scope import (
+    ANTI_AFFINITY,
+    BINDING,
+    GRANTS,
+    OF_CLUSTER,
+    PRIORITY,
+    SENT_BY,
+    priority_max,
+    sent_by,
+)
 from services.ports.store import Grant
 
 KEY_NAME_LENGTH_MAX = 63
 NAMESPACES_PER_KEY_MAX = 100
+PRIORITY_CLASSES_PER_KEY_MAX = 100
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@:+-]{{0,{KEY_NAME_LENGTH_MAX - 1}}}")
 _INT32_MAX = 2**31 - 1
 _RATES = {"events_per_second": _INT32_MAX, "bytes_per_second": 2**62, "requests_at_once": _INT32_MAX}
@@ -53,10 +72,41 @@ def checked_grant(grant: Grant) -> Grant:
         value = getattr(grant, name)
         if value is not None:
             check_range(value, 1, most, name)
+    _check_priorities(grant)
     _check_sense(grant, frozenset(grant.roles), frozenset(grant.kinds or ()))
     return grant._replace(
-        roles=_once(grant.roles) or (), namespaces=_once(grant.namespaces), kinds=_once(grant.kinds)
+        roles=_once(grant.roles) or (),
+        namespaces=_once(grant.namespaces),
+        kinds=_once(grant.kinds),
+        priority_classes=_once(grant.priority_classes),
     )
+
+
+def in_force(grant: Grant) -> Grant:
+    """Return a grant with the highest priority that holds for its pods, also where it does not say one."""
+    return grant._replace(priority_max=priority_max(grant))
+
+
+def _check_priorities(grant: Grant) -> None:
+    for name in grant.priority_classes or ():
+        check_subdomain(name, "priority_classes")
+        if name.startswith(SYSTEM_PREFIX):
+            message = f"{shown(name)} is the system's; a key with the kind {PRIORITY} may name it"
+            raise FieldError("priority_classes", message)
+    count = len(grant.priority_classes or ())
+    check_count(count, PRIORITY_CLASSES_PER_KEY_MAX, "priority_classes_per_key_max", "priority_classes")
+    if grant.priority_max is not None:
+        check_range(grant.priority_max, -(2**31), USER_PRIORITY_MAX, "priority_max")
+    said = "priority_max" if grant.priority_max is not None else "priority_classes"
+    if grant.priority_max is None and not grant.priority_classes:
+        return
+    sends = sent_by(grant.roles, grant.kinds, everywhere=not grant.namespaces)
+    if PRIORITY in sends:
+        raise FieldError(said, f"limits nothing, since the key may ask for any priority ({PRIORITY})")
+    if PRIORITY_CLASS in sends:
+        raise FieldError(said, f"limits nothing, since the key sends each {PRIORITY_CLASS} as it likes")
+    if "Pod" not in sends:
+        raise FieldError(said, "is about pods, and the key sends none; add the role producer or the kind Pod")
 
 
 def _check_sense(grant: Grant, roles: frozenset[str], kinds: frozenset[str]) -> None:
@@ -70,8 +120,11 @@ def _check_sense(grant: Grant, roles: frozenset[str], kinds: frozenset[str]) -> 
     if grant.namespaces and (of_cluster := kinds & OF_CLUSTER):
         named = ", ".join(sorted(of_cluster))
         raise FieldError("kinds", f"{named} belongs to no namespace; leave the namespaces of the key out")
-    if kinds & {BINDING, PRIORITY} and "Pod" not in kinds:
-        raise FieldError("kinds", f"{BINDING} and {PRIORITY} are about pods that the key sends; add Pod")
+    if (about_pods := kinds & {BINDING, PRIORITY, ANTI_AFFINITY}) and "Pod" not in kinds:
+        named = " and ".join(sorted(about_pods))
+        raise FieldError("kinds", f"{named}: this is about pods that the key sends; add Pod")
+    if ANTI_AFFINITY in kinds and not grant.namespaces:
+        raise FieldError("kinds", f"{ANTI_AFFINITY} is for a key with namespaces; this one has all of them")
 
 
 def _once(names: Sequence[str] | None) -> list[str] | None:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from domain.manifests.config_objects import NAME_LABEL
 from domain.model.decisions import Outcome
 from domain.model.errors import FieldError
-from domain.model.events import PodUpserted
+from domain.model.events import BindFailed, PodUpserted
+from domain.model.priorities import SYSTEM_PREFIX, USER_PRIORITY_MAX
+from domain.model.selectors import AffinityTerm
+from domain.plugins.spread_constraints import HOSTNAME
 from services.api.caller import Caller
 from services.api.explanation import decision_of
 from services.codec.envelope import KINDS, NAMESPACED_KINDS
 from services.codec.gateway import Outgoing
-from services.ports.store import Store
+from services.ports.store import Grant, Store
 
 BINDING = "Pod/binding"
 """The grant to say by ``spec.nodeName`` that a pod runs on a node where berth did not place it."""
 
 PRIORITY = "Pod/priority"
-"""The grant to ask for the priorities that Kubernetes keeps for the system."""
+"""The grant to ask for any priority, those that Kubernetes keeps for the system included."""
 
-GRANTS = (*KINDS, BINDING, PRIORITY)
+ANTI_AFFINITY = "Pod/anti-affinity"
+"""The grant to keep pods of other namespaces off more than a node: off a rack, a zone, the cluster."""
+
+GRANTS = (*KINDS, BINDING, PRIORITY, ANTI_AFFINITY)
 """What ``kinds`` of a key may name."""
 
 OF_TEAMS = frozenset(NAMESPACED_KINDS)
@@ -32,10 +39,7 @@ SENT_BY: Mapping[str, frozenset[str]] = {
 }
 """What each role may send."""
 
-USER_PRIORITY_MAX = 1_000_000_000
-"""The highest priority that a priority class of a user may have in Kubernetes."""
-
-_SYSTEM_CLASSES = "system-"
+_SHUNS = "object.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 _HOLDS = (
     *(Outcome.BOUND, Outcome.ADOPTED, Outcome.RESIZED, Outcome.ORPHANED, Outcome.RETURNED),
     *(Outcome.EVICTED, Outcome.SPARED),
@@ -51,6 +55,19 @@ def sent_by(roles: Collection[str], kinds: Iterable[str] | None, *, everywhere: 
     return named if everywhere else named - OF_CLUSTER
 
 
+def priority_max(grant: Grant) -> int | None:
+    """Return the highest priority that the pods of a key may ask for; None: any, or the key sends no pods.
+
+    A key that is limited to namespaces or to priority classes has 0, where it does not say another.
+    """
+    sends = sent_by(grant.roles, grant.kinds, everywhere=grant.namespaces is None)
+    if PRIORITY in sends or "Pod" not in sends:
+        return None
+    if grant.priority_max is not None:
+        return grant.priority_max
+    return USER_PRIORITY_MAX if grant.namespaces is None and grant.priority_classes is None else 0
+
+
 class Scope:
     """What one caller may send."""
 
@@ -58,6 +75,8 @@ class Scope:
         self._who = "this caller" if caller.name is None else f"the key {caller.name}"
         self._namespaces = caller.namespaces
         self._sends = sent_by(caller.roles, caller.kinds, everywhere=caller.namespaces is None)
+        self._priority_max = None if caller.grant is None else priority_max(caller.grant)
+        self._classes = None if caller.grant is None else _classes(caller.grant)
 
     def check(self, event: Outgoing) -> None:
         """Raise ``FieldError`` if the caller may not send this event; it names what is allowed."""
@@ -71,15 +90,44 @@ class Scope:
                 f"{self._who} may not send to {event.namespace}; it may send to {_listed(self._namespaces)}"
             )
             raise FieldError("object.metadata.namespace", message)
-        if isinstance(event.event, PodUpserted) and PRIORITY not in self._sends:
-            self._check_priority(event.event)
+        pod = event.event.pod if isinstance(event.event, BindFailed) else event.event
+        if isinstance(pod, PodUpserted):
+            self._check_priority(pod)
+            self._check_terms(pod)
 
     def _check_priority(self, event: PodUpserted) -> None:
-        told = f"{self._who} may not ask for a priority of the system; a key with {PRIORITY} may"
-        if (event.priority_class or "").startswith(_SYSTEM_CLASSES):
-            raise FieldError("object.spec.priorityClassName", told)
-        if event.pod.template.priority > USER_PRIORITY_MAX:
-            raise FieldError("object.spec.priority", f"{told}; {USER_PRIORITY_MAX} and less are allowed")
+        """Refuse a priority above the key's, by number or by class; of a class only the name counts."""
+        most, named, asked = self._priority_max, event.priority_class, event.pod.template.priority
+        if most is None:
+            return
+        if named:
+            if self._classes is None and named.startswith(SYSTEM_PREFIX):
+                told = f"{self._who} may not ask for a priority of the system; a key with {PRIORITY} may"
+                raise FieldError("object.spec.priorityClassName", told)
+            if self._classes is not None and named not in self._classes:
+                allowed = _listed(self._classes) or "none"
+                told = f"{self._who} may not name the priority class {named}; it may name {allowed}"
+                remedy = f"a key whose priority_classes have {named} may"
+                raise FieldError("object.spec.priorityClassName", f"{told}; {remedy}")
+        elif named is not None and most < 0:
+            told = f"is missing, so that the default class decides; {self._who} may ask for {most} and less"
+            raise FieldError("object.spec.priority", told)
+        elif named is None and asked > most:
+            told = f"{self._who} may not ask for priority {asked}; it may ask for {most} and less"
+            remedy = PRIORITY if asked > USER_PRIORITY_MAX else f"priority_max {asked}"
+            raise FieldError("object.spec.priority", f"{told}; a key with {remedy} may")
+
+    def _check_terms(self, event: PodUpserted) -> None:
+        """Refuse required anti-affinity by which a pod keeps others' pods off more than its node."""
+        shunned = event.pod.template.pod_anti_affinity
+        if self._namespaces is None or ANTI_AFFINITY in self._sends or shunned is None:
+            return
+        for index, term in enumerate(shunned.required):
+            field = _reaches(term, self._namespaces)
+            if field and term.topology_key != HOSTNAME:
+                told = f"{self._who} may not keep pods beyond {_listed(self._namespaces)} away by"
+                remedy = f"give the topologyKey {HOSTNAME}, or use a key with {ANTI_AFFINITY}"
+                raise FieldError(f"{_SHUNS}[{index}].{field}", f"{told} {term.topology_key}; {remedy}")
 
     async def foreign_bindings(self, store: Store, events: Mapping[int, Outgoing]) -> dict[int, FieldError]:
         """Return the pods that the caller may not bind: their node is not the one that they are placed on."""
@@ -102,6 +150,26 @@ class Scope:
             for at, pod in pods.items()
             if placed.get(pod.key) != (pod.uid, pod.node_name)
         }
+
+
+def _classes(grant: Grant) -> frozenset[str] | None:
+    """Return the priority classes that pods of a key may name; None: any but those of the system."""
+    if grant.priority_classes is None and grant.priority_max is None and grant.namespaces is None:
+        return None
+    return frozenset(grant.priority_classes or ())
+
+
+def _reaches(term: AffinityTerm, own: Collection[str]) -> str:
+    """Return the field by which a term looks at namespaces that are not among these, "" where none does."""
+    if not set(term.namespaces) <= set(own):
+        return "namespaces"
+    selector = term.namespace_selector
+    if selector is None or any(
+        (each.key, each.operator) == (NAME_LABEL, "In") and set(each.values) <= set(own)
+        for each in selector.requirements
+    ):
+        return ""
+    return "namespaceSelector"
 
 
 async def _placements(store: Store, pods: Sequence[str]) -> dict[str, tuple[str, str | None]]:

@@ -10,6 +10,7 @@ import orjson
 import typer
 
 from domain.model.errors import FieldError
+from domain.model.priorities import USER_PRIORITY_MAX
 from services.cli import output
 from services.cli.options import CommandError, with_settings
 from services.cli.output import Column, Format, Json, Output
@@ -32,8 +33,10 @@ app = typer.Typer(
 
 def _scope(item: Json) -> str:
     """Return what a key is limited to, in words."""
-    listed = ((name, item[name]) for name in ("namespaces", "kinds"))
-    parts = [f"{name} {' '.join(values)}" for name, values in listed if values]
+    listed = ((name, item[name]) for name in ("namespaces", "kinds", "priority_classes"))
+    parts = [f"{name.replace('_', ' ')} {' '.join(values)}" for name, values in listed if values]
+    if item["priority_max"] not in (None, USER_PRIORITY_MAX):
+        parts.append(f"priority {item['priority_max']}")
     rates = ((unit, item[name]) for name, unit in _RATES.items())
     return "; ".join(parts + [f"{value} {unit}" for unit, value in rates if value])
 
@@ -76,9 +79,14 @@ class _OfLedger:
 
     async def listed(self) -> list[Json]:
         from services.api.formats import stamp
+        from services.api.keys import in_force
 
         return [
-            {**row.grant._asdict(), "created_at": stamp(row.created_at), "revoked_at": stamp(row.revoked_at)}
+            {
+                **in_force(row.grant)._asdict(),
+                "created_at": stamp(row.created_at),
+                "revoked_at": stamp(row.revoked_at),
+            }
             for row in await self._store.keys()
         ]
 
@@ -126,10 +134,16 @@ async def _keys(settings: Settings) -> AsyncIterator[Keys]:
 
 def _named_as_given(error: FieldError) -> CommandError:
     """Return the error about a part of a grant with the name that it has on the command line."""
-    flag = error.path.removesuffix("s").replace("_", "-")
+    flag = _FLAGS.get(error.path, error.path.replace("_", "-"))
     return CommandError(f"{'NAME' if flag == 'name' else f'--{flag}'}: {error.message}")
 
 
+_FLAGS = {
+    "roles": "role",
+    "namespaces": "namespace",
+    "kinds": "kind",
+    "priority_classes": "priority-class",
+}
 Several = list[str] | None
 
 
@@ -153,7 +167,8 @@ async def create(
         Several,
         typer.Option(
             help="Send this kind, instead of those of the roles. May be repeated; also Pod/binding, to send "
-            "pods with a node, and Pod/priority, for priorities of the system.",
+            "pods with a node, Pod/priority, for any priority, and Pod/anti-affinity, to keep pods of other "
+            "namespaces off more than a node.",
             metavar="KIND",
         ),
     ] = None,
@@ -162,14 +177,30 @@ async def create(
     requests_at_once: Annotated[
         int | None, typer.Option(help="Requests of the name that are answered at the same time.")
     ] = None,
+    priority_max: Annotated[
+        int | None,
+        typer.Option(
+            help="The highest priority that its pods may ask for; without it 0 with --namespace or "
+            "--priority-class, else 1000000000."
+        ),
+    ] = None,
+    priority_class: Annotated[
+        Several,
+        typer.Option(
+            help="A priority class that its pods may name, whatever its value. May be repeated; with "
+            "--namespace or --priority-max they may name no other.",
+            metavar="NAME",
+        ),
+    ] = None,
 ) -> None:
     """Create a key and print it, this once. docs/keys.md says what each role may do."""
     from services.api.keys import checked_grant
     from services.ports.store import Grant
 
     rates = (events_per_second, bytes_per_second, requests_at_once)
+    priorities = (priority_max, priority_class)
     try:
-        grant = checked_grant(Grant(name, role, namespace, kind, *rates))
+        grant = checked_grant(Grant(name, role, namespace, kind, *rates, *priorities))
     except FieldError as error:
         raise _named_as_given(error) from None
     async with _keys(settings) as keys:

@@ -14,7 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 from domain.model.errors import BerthError
-from ops.owned import own_directory
+from domain.model.ownership import fault_of
+from ops.owned import NotOurs, own_directory
 from services.cli import (
     accesses,
     apply,
@@ -137,6 +138,8 @@ def root(
     if kernels := os.environ.get("NUMBA_CACHE_DIR"):  # from which machine code is loaded
         with contextlib.suppress(PermissionError):  # nothing is there, and nothing can be kept
             own_directory(Path(kernels))
+            if fault := fault_of(Path(kernels)):
+                raise NotOurs(fault)
 
 
 app.command("demo", rich_help_panel=TRY)(serve.demo)

@@ -236,6 +236,8 @@ class Grant(NamedTuple):
     events_per_second: int | None = None  # None, here and below: no limit of its own
     bytes_per_second: int | None = None
     requests_at_once: int | None = None
+    priority_max: int | None = None  # of its pods; None: as services/api/scope.py says
+    priority_classes: Sequence[str] | None = None  # that its pods may name; None: likewise
 
 
 class KeyRow(NamedTuple):

@@ -36,6 +36,8 @@ async def compile_kernels(units: Collection[Unit] = FIRST) -> None:
     """Compile kernels that are not on disk yet, show the progress, and load them."""
     missing = await in_thread(_missing, units)
     if missing:
+        if fault := await in_thread(_fault, missing):
+            announce(f"warning: {fault}")
         async with _turn(missing[0]):
             await _compile(await in_thread(_missing, missing))
     await in_thread(prepare_all, units)
@@ -59,6 +61,11 @@ def late_ones_told() -> Iterator[None]:
 
 def _missing(units: Collection[Unit]) -> list[Unit]:
     return [each for each in units if not each.is_kept]
+
+
+def _fault(units: Collection[Unit]) -> str:
+    """Return the first reason why kernels that are kept, or could be, are compiled all the same."""
+    return next(filter(None, (each.fault for each in units)), "")
 
 
 @contextlib.asynccontextmanager

@@ -451,7 +451,7 @@ async def test_old_event_ids_are_forgotten(backend: Backend, store: Store, lease
 
 async def test_keys_until_they_are_revoked(store: Store, leases: list[Lease]) -> None:
     await store.create_key(b"one", Grant("ci", ["producer"]))
-    scoped = Grant("ci", ["auditor", "producer"], ["team-a"], ["Pod"], 100, 1 << 40, 3)
+    scoped = Grant("ci", ["auditor", "producer"], ["team-a"], ["Pod"], 100, 1 << 40, 3, -7, ["batch"])
     await store.create_key(b"two", scoped)
     assert [(key.grant, key.revoked_at) for key in await store.keys()] == [
         (Grant("ci", ["producer"]), None),

@@ -27,6 +27,8 @@ from services.adapters.postgres.migrate import (
 )
 from services.adapters.postgres.queries import PostgresStore
 from services.adapters.postgres.schema import metadata
+from services.api.keys import in_force
+from services.ports.store import Grant
 from tests.servers import MakeDatabase
 
 SERVERS = ["embedded_dsn", pytest.param("postgres_dsn", marks=pytest.mark.real)]
@@ -132,6 +134,21 @@ async def test_keys_and_event_ids_outlive_their_migrations(dsn: str) -> None:
     assert found == [("1", ""), ("2", "")]
     keys = await _fetch(dsn, "SELECT name, roles, namespaces, kinds FROM api_keys")
     assert keys == [("ci", ["producer"], None, None)]
+
+
+async def test_a_key_of_before_priorities_had_a_limit_keeps_all_else(dsn: str) -> None:
+    await upgrade(dsn)
+    await _downgrade(dsn, "0040")
+    keys = "('x', 'ci', '{producer}', '{team-a}'), ('y', 'bridge', '{producer}', NULL)"
+    await _fetch(dsn, f"INSERT INTO api_keys (key_hash, name, roles, namespaces) VALUES {keys}")
+    await upgrade(dsn)
+    store = PostgresStore(dsn)
+    found = {key.grant.name: in_force(key.grant) for key in await store.keys()}
+    assert found == {
+        "ci": Grant("ci", ["producer"], ["team-a"], priority_max=0),
+        "bridge": Grant("bridge", ["producer"], priority_max=1_000_000_000),
+    }
+    await store.aclose()
 
 
 async def test_an_attempt_of_before_they_were_packed_is_read(dsn: str) -> None:

@@ -20,6 +20,7 @@ from services.api.auth import Gate
 from services.api.failures import ApiError
 from services.api.keys import checked_grant
 from services.api.scope import SENT_BY
+from services.cli import keys
 from services.cli.main import app
 from services.codec.envelope import KINDS
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
@@ -211,11 +212,11 @@ def test_a_team_may_repeat_where_its_pod_was_placed() -> None:
 async def test_priorities_of_the_system_need_a_grant(
     house: House, spec: dict[str, Any], path: str | None
 ) -> None:
-    await house.key("team", ["producer"], namespaces=["team-a"])
+    await house.key("all", ["producer"])
     await house.key("system", ["producer"], kinds=["Pod", "Pod/priority"])
     await house.key("bridge", ["producer", "operator"])
     sent = event("ADDED", pod_manifest("p", "team-a", spec=spec))
-    answer = await house.send("team", sent)
+    answer = await house.send("all", sent)
     assert answer.status_code == (202 if path is None else 403)
     if path is not None:
         (detail,) = error_of(answer).details or []
@@ -223,6 +224,164 @@ async def test_priorities_of_the_system_need_a_grant(
         assert "Pod/priority" in detail.message
     for holder in ("system", "bridge"):
         assert (await house.send(holder, sent)).status_code == 202
+
+
+NUMBER, CLASS = "object.spec.priority", "object.spec.priorityClassName"
+
+
+@pytest.mark.parametrize(
+    ("scope", "spec", "path"),
+    [
+        ({}, {}, None),
+        ({}, {"priority": 0}, None),
+        ({}, {"priority": -5}, None),
+        ({}, {"priority": 1}, NUMBER),
+        ({}, {"priority": 1_000_000_000}, NUMBER),
+        ({}, {"priority": 1, "priorityClassName": "batch"}, NUMBER),
+        ({}, {"priorityClassName": "batch"}, CLASS),
+        ({"priority_max": 10}, {"priority": 10}, None),
+        ({"priority_max": 10}, {"priority": 11}, NUMBER),
+        ({"priority_max": 10}, {"priorityClassName": "batch"}, CLASS),
+        ({"priority_max": -1}, {"priority": -1}, None),
+        ({"priority_max": -1}, {"priority": 0}, NUMBER),
+        ({"priority_max": -1}, {}, NUMBER),
+        ({"priority_max": -1, "priority_classes": ["batch"]}, {"priorityClassName": "batch"}, None),
+        ({"priority_classes": ["batch"]}, {"priorityClassName": "batch"}, None),
+        ({"priority_classes": ["batch"]}, {"priorityClassName": "high"}, CLASS),
+        ({"priority_classes": ["batch"]}, {"priorityClassName": "system-node-critical"}, CLASS),
+        ({"priority_classes": ["batch"]}, {"priority": 1}, NUMBER),
+        ({"priority_classes": ["batch"], "namespaces": None}, {"priority": 1}, NUMBER),
+        ({"priority_classes": ["batch"], "namespaces": None}, {"priorityClassName": "high"}, CLASS),
+        ({"priority_max": 10, "namespaces": None}, {"priority": 11}, NUMBER),
+        ({"priority_max": 10, "namespaces": None}, {"priorityClassName": "high"}, CLASS),
+        ({"kinds": ["Pod", "Pod/priority"]}, {"priority": 2_000_000_000}, None),
+    ],
+)
+async def test_the_pods_of_a_key_ask_for_no_more_than_its_priority(
+    house: House, scope: dict[str, Any], spec: dict[str, Any], path: str | None
+) -> None:
+    await house.key("team", ["producer"], **{"namespaces": ["team-a"]} | scope)
+    node = {"nodeName": "n1"}
+    for change, more in (("ADDED", {}), ("MODIFIED", {}), ("BIND_FAILED", node)):
+        pod = pod_manifest("p", "team-a", uid="u1", spec=spec | more)
+        answer = await house.send("team", event(change, pod))
+        assert answer.status_code == (202 if path is None else 403), (change, answer.text)
+        if path is not None:
+            (detail,) = error_of(answer).details or []
+            assert detail.path == path
+            assert "the key team" in detail.message
+            assert "may" in detail.message.rpartition(";")[2], "the remedy"
+    assert len(house.keys_of(PODS_TOPIC)) == (3 if path is None else 0)
+
+
+async def test_a_pod_that_runs_already_has_no_higher_priority_either(house: House) -> None:
+    """Bound by its sender, or running: a high priority would keep it from ever being evicted."""
+    await house.key("executor", ["producer"], namespaces=["team-a"], kinds=["Pod", "Pod/binding"])
+    pod = pod_manifest("p", "team-a", priority=7, node_name="n1", uid="u1", phase="Running")
+    answer = await house.send("executor", event("ADDED", pod))
+    assert [each.path for each in error_of(answer).details or []] == [NUMBER]
+
+
+async def test_no_key_with_namespaces_makes_or_raises_a_priority_class(house: House) -> None:
+    """Not even one that the table of keys says may send it, nor one that is the default of all pods."""
+    kinds = ["Pod", "PriorityClass"]
+    await house.key("team", ["producer"], namespaces=["team-a"], kinds=kinds, priority_classes=["batch"])
+    await house.key("boss", ["producer", "operator"], namespaces=["team-a"])
+    raised = priority_class_manifest("batch", 1_000_000)
+    default = priority_class_manifest("everybody", 1_000_000) | {"globalDefault": True}
+    in_a_namespace = {**raised, "metadata": {"name": "batch", "namespace": "team-a"}}
+    for holder in ("team", "boss"):
+        for change in ("ADDED", "MODIFIED", "DELETED"):
+            for thing in (raised, default, in_a_namespace):
+                answer = await house.send(holder, event(change, thing))
+                assert [each.path for each in error_of(answer).details or []] == ["object.kind"]
+    assert house.keys_of(CONFIG_TOPIC) == []
+
+
+# -------------------------------------------------------------------------- what it keeps others away from
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+NAME = "kubernetes.io/metadata.name"
+
+
+def shunning(*terms: Json, whose: str = "team-a", **how: Any) -> Json:
+    """Return a pod with these required terms of anti-affinity."""
+    required = [{"labelSelector": {}, "topologyKey": ZONE, **term} for term in terms]
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    return pod_manifest("p", whose, affinity=affinity, uid="u1", **how)
+
+
+def named(*names: str, operator: str = "In", key: str = NAME) -> Json:
+    """Return a selector of namespaces by their names."""
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(names)}]}
+
+
+@pytest.mark.parametrize(
+    ("term", "field"),
+    [
+        ({}, None),
+        ({"namespaces": ["team-a", "team-c"]}, None),
+        ({"namespaces": ["team-b"]}, "namespaces"),
+        ({"namespaces": ["team-a", "team-b"]}, "namespaces"),
+        ({"namespaceSelector": {}}, "namespaceSelector"),
+        ({"namespaceSelector": {"matchLabels": {"env": "prod"}}}, "namespaceSelector"),
+        ({"namespaceSelector": {}, "namespaces": ["team-a"]}, "namespaceSelector"),
+        ({"namespaceSelector": {"matchLabels": {NAME: "team-c"}}}, None),
+        ({"namespaceSelector": named("team-a", "team-c")}, None),
+        ({"namespaceSelector": named("team-a", "team-b")}, "namespaceSelector"),
+        ({"namespaceSelector": named("team-a", operator="NotIn")}, "namespaceSelector"),
+        ({"namespaceSelector": named("team-a", key="name")}, "namespaceSelector"),
+        ({"namespaceSelector": {}, "topologyKey": HOST}, None),
+        ({"namespaces": ["team-b"], "topologyKey": HOST}, None),
+    ],
+)
+async def test_a_key_keeps_pods_of_other_namespaces_off_single_nodes_at_most(
+    house: House, term: Json, field: str | None
+) -> None:
+    await house.key("team", ["producer"], namespaces=["team-a", "team-c"])
+    await house.key("executor", ["producer"], namespaces=["team-a"], kinds=["Pod", "Pod/binding"])
+    sent = [
+        ("team", "ADDED", shunning({}, term)),
+        ("team", "MODIFIED", shunning({}, term, labels={"app": "other"})),
+        ("team", "BIND_FAILED", shunning({}, term, node_name="n1")),
+        ("executor", "ADDED", shunning({}, term, node_name="n1", phase="Running")),
+    ]
+    if "team-c" in str(term):
+        del sent[-1]  # that key may not send there
+    for holder, change, pod in sent:
+        answer = await house.send(holder, event(change, pod))
+        assert answer.status_code == (202 if field is None else 403), (change, answer.text)
+        if field is not None:
+            (detail,) = error_of(answer).details or []
+            at = "object.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+            assert detail.path == f"{at}[1].{field}"
+            assert f"the key {holder}" in detail.message
+            assert "Pod/anti-affinity" in detail.message
+    assert len(house.keys_of(PODS_TOPIC)) == (len(sent) if field is None else 0)
+
+
+async def test_with_the_grant_or_all_namespaces_a_key_keeps_pods_off_a_zone(house: House) -> None:
+    grants = ["Pod", "Pod/anti-affinity"]
+    await house.key("daemon", ["producer"], namespaces=["team-a"], kinds=grants)
+    await house.key("bridge", ["producer"])
+    for holder in ("daemon", "bridge"):
+        answer = await house.send(holder, event("ADDED", shunning({"namespaceSelector": {}})))
+        assert answer.status_code == 202, answer.text
+
+
+def test_what_is_allowed_keeps_pods_of_other_teams_off_one_node_only() -> None:
+    """And what is refused would keep them off all: the attack itself, and what is left of it."""
+    for key, free in ((ZONE, set()), (HOST, {"n2", "n3"})):
+        site = Site()
+        for name in ("n1", "n2", "n3"):
+            site.tell("ADDED", node_manifest(name, labels={ZONE: "z", HOST: name}))
+        wide = {"namespaceSelector": {}, "topologyKey": key}
+        site.tell("ADDED", shunning(wide, node_name="n1"))
+        site.tell("ADDED", *(pod_manifest(f"q{i}", "team-b", cpu="1m") for i in range(9)))
+        pods = site.planner.scheduler.state.pods
+        others = [entry for entry in pods.values() if entry.spec.namespace == "team-b"]
+        assert len(others) == 9
+        assert {entry.node for entry in others if entry.node} == free
 
 
 # ---------------------------------------------------------------------------------------- what a key may be
@@ -251,6 +410,21 @@ async def test_priorities_of_the_system_need_a_grant(
         (Grant("a", ["producer"], events_per_second=0), "events_per_second"),
         (Grant("a", ["producer"], bytes_per_second=-1), "bytes_per_second"),
         (Grant("a", ["producer"], requests_at_once=2**31), "requests_at_once"),
+        (Grant("a", ["producer"], priority_max=1_000_000_001), "priority_max"),
+        (Grant("a", ["producer"], priority_max=-(2**31) - 1), "priority_max"),
+        (Grant("a", ["producer"], priority_classes=["High"]), "priority_classes"),
+        (Grant("a", ["producer"], priority_classes=["system-node-critical"]), "priority_classes"),
+        (Grant("a", ["producer"], priority_classes=[f"c{i}" for i in range(101)]), "priority_classes"),
+        (Grant("a", ["auditor"], ["team-a"], priority_max=0), "priority_max"),
+        (Grant("a", ["producer", "operator"], priority_max=0), "priority_max"),
+        (Grant("a", ["producer"], None, ["Pod", "Pod/priority"], priority_max=0), "priority_max"),
+        (
+            Grant("a", ["producer"], None, ["Pod", "PriorityClass"], priority_classes=["b"]),
+            "priority_classes",
+        ),
+        (Grant("a", ["producer"], None, ["Service"], priority_classes=["b"]), "priority_classes"),
+        (Grant("a", ["producer"], None, ["Pod", "Pod/anti-affinity"]), "kinds"),
+        (Grant("a", ["producer"], ["team-a"], ["Pod/anti-affinity"]), "kinds"),
     ],
 )
 def test_a_grant_that_is_wrong_or_contradicts_itself_is_refused(grant: Grant, path: str) -> None:
@@ -417,6 +591,8 @@ def test_what_is_remembered_of_callers_is_bounded() -> None:
         (("a", "--role", "producer", "--namespace", "A"), "--namespace: 'A' is not"),
         (("a", "--role", "producer", "--events-per-second", "0"), "--events-per-second: 0 is out of range"),
         (("a b", "--role", "producer"), "NAME: 'a b' is not allowed"),
+        (("a", "--role", "producer", "--priority-max", "1000000001"), "--priority-max: 1000000001 is out"),
+        (("a", "--role", "producer", "--priority-class", "A"), "--priority-class: 'A' is not"),
     ],
 )
 def test_the_command_names_what_is_wrong_as_it_was_given(given: tuple[str, ...], said: str) -> None:
@@ -483,6 +659,32 @@ async def test_a_body_that_is_no_key_is_a_fault_of_its_sender(house: House, body
     headers = {"Authorization": "Bearer root", "Content-Type": "application/json"}
     refused = await house.client.post("/v1/keys", content=body, headers=headers)
     assert refused.status_code == 422, refused.text
+
+
+async def test_the_list_of_keys_says_which_priority_holds(house: House) -> None:
+    await house.key("root", ["admin"])
+    team = {"roles": ["producer"], "namespaces": ["team-a"]}
+    for body in (
+        {"name": "team", **team},
+        {"name": "batch", **team, "priority_max": 5, "priority_classes": ["batch", "nightly"]},
+        {"name": "all", "roles": ["producer"]},
+        {"name": "eyes", "roles": ["auditor"]},
+    ):
+        assert (await house.ask("root", "POST", "/v1/keys", json=body)).status_code == 201
+    items = (await house.ask("root", "GET", "/v1/keys")).json()["items"]
+    assert {each["name"]: (each["priority_max"], each["priority_classes"]) for each in items} == {
+        "root": (None, None),
+        "team": (0, None),
+        "batch": (5, ["batch", "nightly"]),
+        "all": (1_000_000_000, None),
+        "eyes": (None, None),
+    }
+    told = {each["name"]: keys._scope(each) for each in items}
+    assert [told[name] for name in ("team", "batch", "all")] == [
+        "namespaces team-a; priority 0",
+        "namespaces team-a; priority classes batch nightly; priority 5",
+        "",
+    ]
 
 
 async def test_without_keys_nobody_makes_one_over_http(house: House) -> None:

@@ -69,6 +69,7 @@ class Kernels:
         self.kept_in, self._seconds = None if kept_in is None else str(kept_in), seconds
         self.compiled_count, self.is_kept = 0, False
         self.py_func = self.prepare
+        self.fault = ""
 
     def prepare(self) -> None:
         if not self.is_kept:

@@ -39,6 +39,8 @@ api_keys = sa.Table(
     sa.Column("events_per_second", sa.Integer, comment="null: no limit"),
     sa.Column("bytes_per_second", sa.BigInteger, comment="null: no limit"),
     sa.Column("requests_at_once", sa.Integer, comment="null: the setting's"),
+    sa.Column("priority_max", sa.Integer, comment="null: 0 with namespaces or priority_classes"),
+    sa.Column("priority_classes", ARRAY(sa.Text), comment="null: none with namespaces or priority_max"),
     comment="who may use the API",
 )
 
