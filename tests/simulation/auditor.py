@@ -139,9 +139,7 @@ class Auditor:
         outside = Outside(events, self.findings, self.shard_counts, reserves=self.reserves)
         for shard in sorted(self._database.decisions):
             records = self._log.records(TopicPartition(DECISIONS_TOPIC, shard))
-            is_alarmed = self._database.cursors[shard].alarm is not None
-            length = len(self._database.decisions[shard]) if is_alarmed else None
-            outside.read(shard, records, alarmed_at=length)
+            outside.read(shard, records)
             self._check_topic(shard, outside.decisions[shard])
         outside.follow(self.tape.commits)
         again = f"{outside.runs_again} times, and {self.late_publishers} late relays could have done so"

@@ -43,6 +43,7 @@ class Fault(enum.StrEnum):
     HOLE = "hole", "offsets of a partition hold no record: the end of a transaction, or a compacted record"
     DECISIONS_LOST = "decisions lost", "the log loses the last decisions that were published"
     FAIL_OVER = "fail-over", "a replica takes over that lacks the last transactions"
+    RESTORED = "restored", "a snapshot of the ledger's volume is restored, which has its name"
     TAIL_LOST = "tail lost", "the log loses the last records of a partition"
     TRUNCATED = "truncated", "retention takes records of a partition that nobody has read"
     MORE_PARTITIONS = (
@@ -79,6 +80,7 @@ OF_A_WHILE = (
     Fault.HOLE,
     Fault.DECISIONS_LOST,
     Fault.FAIL_OVER,
+    Fault.RESTORED,
     Fault.TAIL_LOST,
     Fault.TRUNCATED,
     Fault.MORE_PARTITIONS,
