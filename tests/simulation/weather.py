@@ -82,7 +82,7 @@ class Weather:
                 if world.faults.per_second:  # the day may have ended meanwhile
                     self._restart_ledger()
                     world.database.fall_back(tables, renamed=kind is Fault.FAIL_OVER)
-                    world.auditor.tape.fall_back(length)
+                    world.auditor.fall_back(length)
             case Fault.FOREIGN_WRITE:
                 if not world.database.nodes:
                     return False
