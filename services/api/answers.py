@@ -317,6 +317,7 @@ class Shard(Struct, kw_only=True):
     deadletters: Annotated[int, about("Dead letters recorded")]
     relay: Annotated[str | None, about("Relay that publishes the shard")]
     alarm: Annotated[str | None, about("What is wrong with its topic of decisions; null: nothing")]
+    ledger: Annotated[str, about("The name of the ledger that its decisions carry from now on")]
     log_time: Annotated[str | None, about(f"Time of the last event folded ({INSTANT})")]
     lag_records: Annotated[int | None, about("Records appended and not yet folded; null: the log is away")]
     lag_seconds: Annotated[float | None, about("Age of the oldest of them; 0: there are none")]

@@ -273,6 +273,7 @@ async def list_shards(store: Store, lags: Mapping[int, Lag]) -> ShardPage:
             deadletters=shard.dead_seq_next - 1,
             relay=shard.relay_owner,
             alarm=shard.alarm,
+            ledger=shard.ledger,
             log_time=instant(shard.log_time_ms) if shard.log_time_ms else None,
             lag_records=lag.records if (lag := lags.get(shard.shard)) else None,
             lag_seconds=lag.seconds if lag else None,

@@ -29,4 +29,7 @@ async def prune(settings: Settings) -> None:
         echo("nothing is pruned before the audit finds that all holds", err=True)
         raise typer.Exit(1)
     for table, count in pruned._asdict().items():
-        echo(f"{table}: {count:,} rows pruned")
+        if table != "held":
+            echo(f"{table}: {count:,} rows pruned")
+    for each in pruned.held:
+        echo(f"held: {each.what}, by {each.by}. Remedy: {each.remedy}", err=True)

@@ -77,7 +77,8 @@ class Record(NamedTuple):
     its own that no other record has. It has no key and no value then, and is no tombstone.
 
     ``seal`` is what ``Entry`` says; ``services/codec/seal.py`` reads it. ``claimed``: its producer gave it a
-    time that had not come when it was read; ``timestamp_ms`` is when that was. ``ledger``: as of ``Entry``.
+    time that had not come when it was read; ``timestamp_ms`` is when that was. ``ledger``, ``after``: as of
+    ``Entry``.
     """
 
     topic: str
@@ -90,19 +91,22 @@ class Record(NamedTuple):
     fault: Fault | None = None
     claimed: bool = False
     ledger: bytes | None = None
+    after: bytes | None = None
 
 
 class Entry(NamedTuple):
     """A record to append. Kafka's default partitioner chooses its partition by the key.
 
     ``seal`` says who sent it, in a way that only an API can write; None where nobody says so. ``ledger`` is
-    the name of the ledger that a decision is of; a log in the same database does not keep it.
+    the name of the ledger that a decision is of, and ``after`` the seq of the one that was kept before it,
+    where those between were pruned; a log in the same database keeps neither.
     """
 
     key: bytes | None
     value: bytes | None
     seal: bytes | None = None
     ledger: bytes | None = None
+    after: bytes | None = None
 
 
 class Span(NamedTuple):

@@ -52,11 +52,11 @@ class Outbox(Protocol):
     async def shards(self) -> int:
         """Return the number of shards that ``berth init`` laid down (0: not initialised)."""
 
-    async def ledger_name(self) -> str:
-        """Return which ledger this is, and which life of it.
+    async def ledger_name(self, shard: int) -> str:
+        """Return which ledger this is, which life of it, and which generation of the shard.
 
-        The name changes where the ledger may have lost what was committed: where a replica took over, or a
-        backup or dump was restored.
+        The name changes where the ledger may have lost what was committed: where a replica took over, a
+        backup or dump was restored, or an alarm was raised. None comes back.
         """
 
     async def acquire(self, shard: int, owner: str, lease_seconds: float) -> int:
@@ -74,13 +74,13 @@ class Outbox(Protocol):
     async def unpublished(
         self, shard: int, stream: Stream, after_seq: int, rows_max: int
     ) -> Sequence[OutboxItem]:
-        """Return committed rows with ``seq > after_seq``, in order, without a hole."""
+        """Return committed rows with ``seq > after_seq``, in order, without a hole but what was pruned."""
 
     async def decisions(self, shard: int, seqs: Sequence[int]) -> Sequence[OutboxItem]:
         """Return the decisions with these seqs that are committed, in order."""
 
     async def kept_from(self, shard: int) -> int:
-        """Return the seq from which all decisions are kept; what was before it was published, and pruned."""
+        """Return the seq from which all decisions are kept; of those before it, some were pruned."""
 
     async def compared(self, shard: int) -> int:
         """Return below which offset of its topic foreign records were reported."""
@@ -88,8 +88,8 @@ class Outbox(Protocol):
     async def raise_alarm(self, shard: int, epoch: int, alarm: str, compared: int) -> bool:
         """Note what is wrong with the topic, for operators, and the offset below which it was compared.
 
-        An alarm that nobody acknowledged stays. False (and nothing written) when the epoch is no longer the
-        shard's.
+        The shard has another generation from then on, which none had before. An alarm that nobody
+        acknowledged stays. False (and nothing written) when the epoch is no longer the shard's.
         """
 
     async def acknowledge(self) -> Mapping[int, str]:

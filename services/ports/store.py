@@ -178,6 +178,7 @@ class ShardState(NamedTuple):
     """A shard: who owns it, how far it has come, and how far the relay has published it.
 
     ``alarm`` says what is wrong with its topic of decisions; None: nothing that was not acknowledged.
+    ``ledger`` is the name that its decisions carry (``Outbox.ledger_name``).
     ``figures`` are those of its owner.
     """
 
@@ -193,6 +194,7 @@ class ShardState(NamedTuple):
     decisions_seq: int
     dead_letters_seq: int
     alarm: str | None
+    ledger: str
     figures: Figures | None
 
 

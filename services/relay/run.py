@@ -172,8 +172,8 @@ class Relay:
             await writer.aclose()
 
     async def _publish(self, shard: int, epoch: int) -> None:
-        ledger = (await self._outbox.ledger_name()).encode()
         places = {stream: await self._resume(shard, stream, epoch) for stream in Stream}
+        ledger = (await self._outbox.ledger_name(shard)).encode()  # an alarm may have given it another
         writer = await self._log.writer()
         clock = asyncio.get_running_loop().time
         check_at = clock() + self._settings.check_seconds
@@ -199,8 +199,7 @@ class Relay:
         if stream is Stream.DEAD_LETTERS:
             return _Place(noted)  # all shards share one partition: a letter may come twice after a crash
         tail = await compare(self._log, self._outbox, shard, noted, await self._outbox.compared(shard))
-        tail = tail._replace(seq=max(tail.seq, await self._outbox.kept_from(shard) - 1))
-        if tail.seq < noted:
+        if tail.seq < noted and tail.foreign is None:
             self._metrics.faults.labels("topic-lost-records").inc()
             _LOGGER.warning(
                 "the topic has lost decisions %d-%d to %d-%d; publishing them again",
@@ -214,8 +213,12 @@ class Relay:
                 raise Fenced(f"another relay publishes shard {shard}")
         if tail.seq > noted and not await self._outbox.mark_published(shard, stream, epoch, tail.seq):
             raise Fenced(f"another relay publishes shard {shard}")
-        rows = await self._outbox.decisions(shard, [tail.seq]) if tail.seq else []
-        return _Place(tail.seq, rows[0] if rows else None, tail.end)
+        rows = await self._outbox.decisions(shard, [tail.seq - 1, tail.seq])
+        name = (await self._outbox.ledger_name(shard)).encode()
+        said_again = tail.name not in (None, name) and bool(rows) and rows[-1].seq == tail.seq
+        # Consumers learn by the next record that what they have behind it is void: it may not come for long.
+        seq = tail.seq - said_again
+        return _Place(seq, next((row for row in rows if row.seq == seq), None), tail.end)
 
     async def _check_end(self, shard: int, end: int | None) -> None:
         """Raise ``Diverged`` where the partition ends elsewhere than we left it."""
@@ -236,9 +239,12 @@ class Relay:
         if not items:
             return place
         partition = shard if stream is Stream.DECISIONS else 0
-        spans = await writer.append(
-            _TOPICS[stream], [Entry(i.key, i.value, ledger=ledger) for i in items], partition
-        )
+        befores = [place.seq, *(item.seq for item in items)]
+        entries = [
+            Entry(item.key, item.value, None, ledger, None if item.seq == before + 1 else b"%d" % before)
+            for before, item in zip(befores, items, strict=False)
+        ]
+        spans = await writer.append(_TOPICS[stream], entries, partition)
         self._metrics.published.labels(stream.value).inc(len(items))
         end = _end_of(spans, place.end) if stream is Stream.DECISIONS else None
         if not await self._outbox.mark_published(shard, stream, epoch, items[-1].seq):

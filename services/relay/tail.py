@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -12,6 +11,7 @@ from domain.model import limits
 from domain.model.errors import LogTruncated
 from services.ports.log import DECISIONS_TOPIC, Log, Record, TopicPartition
 from services.ports.outbox import Outbox, OutboxItem
+from services.relay.consumer import Consumer
 
 _LOGGER = logging.getLogger(__name__)
 _RECORDS_MAX = 2 * limits.poll_records_max
@@ -33,16 +33,19 @@ class Tail(NamedTuple):
     Attributes
     ----------
     seq : int
-        The last seq that a consumer has that takes only the seq after its last one.
+        The last seq up to which consumers have what the ledger says.
     end : int
         The offset after the last record that was compared.
     foreign : Record, optional
         The first record that the ledger does not hold.
+    name : bytes, optional
+        The name of the ledger under which consumers have what they took last; None: it has none.
     """
 
     seq: int
     end: int
     foreign: Record | None
+    name: bytes | None = None
 
 
 async def compare(log: Log, outbox: Outbox, shard: int, noted: int, compared: int) -> Tail:
@@ -81,20 +84,26 @@ async def compare(log: Log, outbox: Outbox, shard: int, noted: int, compared: in
         await reader.aclose()
     seqs = [seq_of(record, shard) for record in records]
     rows = {row.seq: row for row in await outbox.decisions(shard, sorted({seq for seq in seqs if seq}))}
-    own = [seq for seq, record in zip(seqs, records, strict=True) if is_row(record, rows.get(seq))]
-    others = (r for seq, r in zip(seqs, records, strict=True) if not is_row(r, rows.get(seq)))
+    kept_from = await outbox.kept_from(shard)  # what was pruned cannot be compared any more
+    is_own = [
+        is_row(record, rows.get(seq)) or (0 < seq < kept_from and seq not in rows)
+        for seq, record in zip(seqs, records, strict=True)
+    ]
+    own = [seq for seq, said in zip(seqs, is_own, strict=True) if said]
+    others = (record for record, said in zip(records, is_own, strict=True) if not said)
     if compared > end:  # the topic was cut, or made anew
         compared = 0
     foreign = next((record for record in others if record.offset >= compared), None)
-    return Tail(_taken(own, noted, is_whole=start == 0), end, foreign)
-
-
-def _taken(own: Sequence[int], noted: int, *, is_whole: bool) -> int:
-    """Return the last seq that a consumer has taken. What lies before the records that were read, it has."""
-    taken = 0 if is_whole else min(noted, own[0] - 1) if own else noted
-    for seq in own:
-        taken += seq == taken + 1
-    return taken
+    # What lies before the records that were read, consumers have.
+    agreed = 0 if start == 0 else min(noted, own[0] - 1) if own else noted
+    consumer = Consumer(agreed)
+    for seq, record, said in zip(seqs, records, is_own, strict=True):
+        if not seq or (record.ledger is None and not said):
+            continue
+        before = consumer.take(seq, record.ledger, after_of(record))
+        if before is not None:
+            agreed = seq if said and agreed >= before else min(agreed, before)
+    return Tail(agreed, end, foreign, consumer.name)
 
 
 def is_row(record: Record, row: OutboxItem | None) -> bool:
@@ -110,6 +119,12 @@ def seq_of(record: Record, shard: int) -> int:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return 0
     return number
+
+
+def after_of(record: Record) -> int | None:
+    """Return which decision was kept before a record's, where those between were pruned."""
+    said = record.after or b""
+    return int(said) if said.isdigit() and len(said) < 19 else None
 
 
 def describe(tail: Tail, shard: int) -> str:

@@ -32,7 +32,8 @@ async def _read(bootstrap: str, partitions: Sequence[TopicPartition]) -> dict[To
             end, rows = (await consumer.end_offsets([there]))[there], found.setdefault(at, [])
             while await consumer.position(there) < end:
                 for read in (await consumer.getmany(there, timeout_ms=_POLL_MS)).values():
-                    rows += [Record(*at, r.offset, r.key, r.value, r.timestamp) for r in read]
+                    named = [(r, dict(r.headers).get("berth-ledger")) for r in read]
+                    rows += [Record(*at, r.offset, r.key, r.value, r.timestamp, ledger=n) for r, n in named]
         return found
     finally:
         await consumer.stop()

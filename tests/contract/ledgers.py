@@ -57,6 +57,9 @@ class Backend(Protocol):
     async def begin_anew(self) -> None:
         """Begin another life, as a replica does that takes over."""
 
+    async def lose_batch(self, shard: int, batch: int) -> None:
+        """Lose a row of a journal, as where a snapshot is restored, and all connections."""
+
     async def lose_owners(self) -> None:
         """Lose the last acquisitions, as a replica does that takes over without the last transactions."""
 
@@ -111,6 +114,10 @@ class MemoryBackend:
     async def begin_anew(self) -> None:
         """See ``Backend``."""
         self.database.timeline += 1
+
+    async def lose_batch(self, shard: int, batch: int) -> None:
+        """See ``Backend``."""
+        del self.database.journal[shard, batch]
 
     async def lose_owners(self) -> None:
         """See ``Backend``."""
@@ -190,6 +197,11 @@ class PostgresBackend:
     async def begin_anew(self) -> None:
         """See ``Backend``."""
         await self.execute("UPDATE ledger_name SET name = gen_random_uuid()")
+        await self.cut()
+
+    async def lose_batch(self, shard: int, batch: int) -> None:
+        """See ``Backend``."""
+        await self.execute(f"DELETE FROM journal WHERE (shard, batch) = ({shard}, {batch})")
         await self.cut()
 
     async def lose_owners(self) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
 import pytest
 
 from domain.model.config import CONTENTS
+from domain.model.errors import Fenced, Unavailable
 from domain.model.events import ConfigDeleted, ConfigUpserted, NodeUsed, ProfileDeleted, ProfileUpserted
 from domain.model.pods import Controller, PodLife, PodTemplate
 from domain.model.profiles import BUILT_IN_PROFILES
@@ -81,6 +83,32 @@ async def test_a_batch_comes_with_all_that_its_feed_names(backend: Backend, ledg
         assert (first.log_time_ms, first.seqs) == (AT_MS + 1, {0: (1, 4)})
         assert first.templates == {SIGNATURE: PodTemplate(requests={"cpu": 100, "nvidia.com/gpu": 2})}
         assert second.templates == first.templates, "as the ledger has it, which had it before"
+
+
+@pytest.mark.parametrize("is_followed", [True, False])
+async def test_a_ledger_that_lacks_what_was_read_of_it_is_another(
+    backend: Backend, ledger: Ledger, is_followed: bool
+) -> None:
+    """A snapshot of its volume was restored, name and all; this worker's own shards may have lost nothing."""
+    other = backend.ledger()
+    if is_followed:
+        await other.load_base()
+    await two_chains(ledger)
+    if is_followed:
+        assert len(await other.follow({0: 0, 1: 0})) == 5
+    else:
+        await other.load_base()
+    await backend.cut()
+    with contextlib.suppress(Unavailable):
+        await other.follow({0: 3})
+    assert await other.follow({0: 3}) == [], "a restart loses nothing"
+    await backend.lose_batch(0, 3)
+    with contextlib.suppress(Unavailable, Fenced):
+        await other.follow({0: 2})
+    with pytest.raises(Fenced):
+        await other.follow({0: 2})
+    await other.load_base()
+    assert await other.follow({0: 2}) == []
 
 
 async def test_each_answer_is_bounded_and_complete_in_itself(

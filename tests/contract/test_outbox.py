@@ -229,10 +229,25 @@ async def test_what_was_compared_when_an_alarm_is_taken_back_is_acknowledged(
     assert await outbox.acknowledged(1) == (0, None), "it had no alarm"
 
 
+async def test_each_alarm_gives_a_shard_a_name_that_it_never_had(backend: Backend, outbox: Outbox) -> None:
+    epoch = await outbox.acquire(0, "relay", LEASE_SECONDS)
+    names, of_others = [await outbox.ledger_name(0)], await outbox.ledger_name(1)
+    for compared in (7, 9, 8):
+        assert await outbox.raise_alarm(0, epoch, "the topic differs", compared)
+        names.append(await outbox.ledger_name(0))
+        await outbox.acknowledge()
+    assert len(set(names)) == 4
+    assert await outbox.ledger_name(1) == of_others
+    assert not await outbox.raise_alarm(0, epoch - 1, "late", 10)
+    assert await outbox.ledger_name(0) == names[-1] == (await backend.store().shards())[0].ledger
+
+
 async def test_a_ledger_has_one_name_for_all_who_ask(backend: Backend) -> None:
     first, second = backend.outbox(), backend.outbox()
-    names = {await first.ledger_name(), await second.ledger_name()}
+    names = {await first.ledger_name(0), await second.ledger_name(0)}
     assert len(names) == 1
-    assert names.pop().count(".") in (1, 2)
+    name = names.pop()
+    assert name.count(".") in (2, 3)
+    assert (await backend.store().shards())[0].ledger == name
     await first.aclose()
     await second.aclose()

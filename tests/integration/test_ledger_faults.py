@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -388,13 +389,13 @@ async def test_a_replica_that_has_not_taken_over_yet_is_away(server_dir: Path) -
         await asyncio.to_thread(second.copy, dsn)
         replica = stack.enter_context(second)
         ledger, outbox = PostgresLedger(replica), PostgresOutbox(replica)
-        for ask in (ledger.load_base, outbox.ledger_name):
+        for ask in (ledger.load_base, partial(outbox.ledger_name, 0)):
             with pytest.raises(Unavailable):
                 await ask()
         async with fresh(replica, "berth-test") as connection:
             assert await connection.fetchval("SELECT pg_promote(true, 60)")
         await ledger.load_base()
-        assert await outbox.ledger_name()
+        assert await outbox.ledger_name(0)
         await ledger.aclose()
         await outbox.aclose()
 

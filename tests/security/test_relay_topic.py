@@ -8,10 +8,12 @@ import datetime
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+import orjson
 import pytest
 import pytest_asyncio
 from prometheus_client import CollectorRegistry
 
+from domain.model.errors import LedgerMismatch
 from services.adapters.embedded.log import EmbeddedLog
 from services.adapters.memory.log import MemoryLog
 from services.ports.audit import Audit
@@ -101,7 +103,10 @@ class World:
         del self.log.partition(AT).slots[kept:]
 
     async def lose_ledger_tail(self, kept: int) -> None:
-        """Set the ledger back to an older backup with so many decisions; what comes is decided later."""
+        """Set the ledger back to an older backup with so many decisions; what comes is decided later.
+
+        It keeps its name, as the snapshot of a volume does, and knows of no alarm since.
+        """
         assert isinstance(self.backend, MemoryBackend)
         database = self.backend.database
         for rows in (database.decisions[0], database.recorded_ms[0], database.placements):
@@ -114,6 +119,8 @@ class World:
         database.shards[0].seq_next = self._seq = kept + 1
         noted = database.cursors[0].published
         noted[Stream.DECISIONS] = min(noted[Stream.DECISIONS], kept)
+        cursor = database.cursors[0]
+        cursor.alarm, cursor.compared, cursor.generation = None, 0, 0
         await self.backend.pass_time(1)
 
     def decisions(self) -> list[Record]:
@@ -207,7 +214,7 @@ async def test_a_foreign_record_stops_nothing_and_skips_nothing(
     await memory_world.relay_until([1, 2, 3])
     await memory_world.write(foreign)
     await memory_world.decide(3)
-    await memory_world.relay_until([1, 2, 3, 4, 5, 6])
+    await memory_world.relay_until([1, 2, 3, 3, 4, 5, 6])  # the third again, under the name of now
     errors = [one.getMessage() for one in caplog.records if one.levelno >= logging.WARNING]
     assert len(errors) == 1, errors
     assert "topic berth.decisions, partition 0, offset 3:" in errors[0]
@@ -219,7 +226,8 @@ async def test_a_foreign_record_stops_nothing_on_postgres(world: World) -> None:
     await world.relay_until([1, 2])
     await world.write(*FOREIGN.values())
     await world.decide(1)
-    await world.relay_until([1, 2, 3])
+    keeps_names = isinstance(world.log, MemoryLog)
+    await world.relay_until([1, 2, 2, 3] if keeps_names else [1, 2, 3])
 
 
 async def test_a_relay_that_died_before_it_noted_publishes_nothing_twice(
@@ -342,9 +350,9 @@ async def test_a_ledger_that_lost_its_tail_raises_the_alarm(
     await memory_world.lose_ledger_tail(7)
     await memory_world.decide(4)
     async with memory_world.relay() as registry:
-        await _until(lambda: len(memory_world.decisions()) == 14)
+        await _until(lambda: len(memory_world.decisions()) == 15)
     assert [record.value for record in memory_world.decisions()[10:]] == [
-        row.value for row in (await memory_world.rows())[7:]
+        row.value for row in (await memory_world.rows())[6:]
     ]
     alarm = await memory_world.alarm()
     assert alarm is not None
@@ -360,9 +368,9 @@ async def test_a_ledger_that_fails_over_under_a_running_relay_raises_the_alarm(m
         await memory_world.lose_ledger_tail(7)
         await _until_async(memory_world.alarm)  # at once, before anything is decided again
         await memory_world.decide(4)
-        await _until(lambda: len(memory_world.decisions()) == 14)
+        await _until(lambda: len(memory_world.decisions()) == 15)
     assert [record.value for record in memory_world.decisions()[10:]] == [
-        row.value for row in (await memory_world.rows())[7:]
+        row.value for row in (await memory_world.rows())[6:]
     ]
 
 
@@ -370,25 +378,150 @@ async def test_an_alarm_is_raised_once_until_it_is_acknowledged(memory_world: Wo
     await memory_world.decide(3)
     await memory_world.relay_until([1, 2, 3])
     await memory_world.write(*FOREIGN.values())
-    await memory_world.relay_until([1, 2, 3])
+    await memory_world.relay_until([1, 2, 3, 3])
     first = await memory_world.alarm()
     assert first is not None
     assert "offset 3:" in first
     assert await memory_world.backend.outbox().acknowledge() == {0: first}
-    await memory_world.relay_until([1, 2, 3])
+    await memory_world.relay_until([1, 2, 3, 3])
     assert await memory_world.alarm() is None
     await memory_world.write(FOREIGN["empty"])
-    await memory_world.relay_until([1, 2, 3])
-    assert "offset 13:" in str(await memory_world.alarm())
+    await memory_world.relay_until([1, 2, 3, 3, 3])
+    assert "offset 14:" in str(await memory_world.alarm())
+
+
+class Documented:
+    """A consumer by the rule of docs/events.md, and one that knows nothing of names."""
+
+    def __init__(self) -> None:
+        self._read = 0
+        self.name: bytes | None = None
+        self._earlier: set[bytes | None] = set()
+        self._last = 0
+        self._of: dict[int, bytes] = {}  # by seq
+        self.plain: list[bytes] = []
+
+    def read_on(self, records: Sequence[Record]) -> None:
+        for record in records[self._read :]:
+            assert record.value is not None
+            told = orjson.loads(record.value)
+            if told["seq"] == len(self.plain) + 1:
+                self.plain.append(record.value)
+            if record.ledger in self._earlier:
+                continue
+            if record.ledger != self.name:
+                self._earlier |= {self.name}
+                self.name = record.ledger
+                self._last = min(self._last, told["seq"] - 1)
+                self._of = {seq: value for seq, value in self._of.items() if seq <= self._last}
+            after = told["seq"] - 1 if record.after is None else int(record.after)
+            if after <= self._last < told["seq"]:
+                self._last = told["seq"]
+                self._of[self._last] = record.value
+        self._read = len(records)
+
+    @property
+    def taken(self) -> list[bytes]:
+        """Return what it has, by seq."""
+        return [self._of[seq] for seq in sorted(self._of)]
+
+
+async def test_a_consumer_by_the_rule_has_all_pods_right_after_a_snapshot_was_restored(
+    memory_world: World,
+) -> None:
+    world, consumer, names = memory_world, Documented(), set()
+    await world.decide(230)
+    async with world.relay():
+        await _until(lambda: len(world.decisions()) == 230)
+    consumer.read_on(world.decisions())
+    for _ in range(2):  # the same snapshot twice
+        names.add(consumer.name)
+        await world.lose_ledger_tail(130)
+        before = len(world.decisions())
+        async with world.relay():
+            await _until(lambda before=before: len(world.decisions()) > before)  # type: ignore[misc]
+            consumer.read_on(world.decisions())
+            assert len(consumer.taken) == 130, "it learns at once what is void, though nothing is decided"
+            await world.decide(100)
+            await _until(lambda before=before: len(world.decisions()) == before + 101)  # type: ignore[misc]
+        consumer.read_on(world.decisions())
+        rows = [row.value for row in await world.rows()]
+        assert consumer.taken == rows
+        assert sum(was != is_ for was, is_ in zip(consumer.plain, rows, strict=True)) == 100
+    assert len(names | {consumer.name}) == 3
+
+
+async def test_what_a_late_relay_appends_behind_the_new_name_is_taken_by_nobody(memory_world: World) -> None:
+    world, consumer = memory_world, Documented()
+    await world.decide(10)
+    await world.relay_until(range(1, 11))
+    lost = [Entry(r.key, r.value, ledger=r.ledger) for r in world.decisions()[7:]]
+    await world.lose_ledger_tail(7)
+    await world.decide(1)
+    async with world.relay(check_seconds=1e9):
+        await _until(lambda: len(world.decisions()) == 12)
+    await world.write(*lost[1:])  # 9 and 10 of before, behind the 8 of now
+    await world.decide(2)
+    async with world.relay():
+        await _until(lambda: len(world.decisions()) == 17)
+    consumer.read_on(world.decisions())
+    assert consumer.taken == [row.value for row in await world.rows()]
+
+
+async def test_what_was_lost_and_appended_before_anybody_looked_is_published_again(
+    memory_world: World,
+) -> None:
+    """Consumers took the lost 8 under the name of now, and passed over the ledger's behind it."""
+    world, consumer = memory_world, Documented()
+    await world.decide(8)
+    lost = (await world.rows())[7]
+    await world.lose_ledger_tail(7)
+    await world.decide(3)
+    name = (await world.backend.outbox().ledger_name(0)).encode()
+    rows = await world.rows()
+    await world.write(*(row._replace(ledger=name) for row in (*rows[:7], lost, *rows[7:])))
+    async with world.relay():
+        await _until(lambda: len(world.decisions()) > 14)
+    consumer.read_on(world.decisions())
+    assert consumer.taken == [row.value for row in rows]
+
+
+async def test_what_was_kept_among_pruned_decisions_is_published_to_a_topic_that_was_made_anew(
+    request: pytest.FixtureRequest, database: MakeDatabase
+) -> None:
+    async with open_backend("embedded", request, database) as backend:
+        assert isinstance(backend, PostgresBackend)
+        world = await _world(backend, MemoryLog(ManualClock()))
+        await world.decide(12)
+        rows = await world.rows()
+        await backend.execute("UPDATE relay_cursor SET decisions_seq = 12 WHERE shard = 0")
+        await backend.execute("DELETE FROM decisions WHERE shard = 0 AND seq IN (1, 3, 4)")
+        await backend.execute("INSERT INTO pruned (shard, seq_below) VALUES (0, 6)")
+        kept, consumer = [row.value for row in rows if row not in (rows[0], *rows[2:4])], Documented()
+        async with world.relay():
+            await _until(lambda: len(world.decisions()) == 9)
+        consumer.read_on(world.decisions())
+        assert consumer.taken == kept
+        await backend.execute("DELETE FROM decisions WHERE shard = 0 AND seq = 2")
+        await world.decide(1)
+        async with world.relay():
+            await _until(lambda: len(world.decisions()) == 10)
+        assert await world.alarm() is None, "a decision that was pruned since is no other ledger's"
+        consumer.read_on(world.decisions())
+        assert consumer.taken == [*kept, (await backend.outbox().decisions(0, [13]))[0].value]
+        assert (await audited(world, kept_from=6)).ok
+        await backend.execute("DELETE FROM decisions WHERE shard = 0 AND seq = 8")
+        with pytest.raises(LedgerMismatch, match="a hole after 5"):
+            await backend.outbox().unpublished(0, Stream.DECISIONS, 5, 100)
 
 
 # ---------------------------------------------------------------- what an audit says of all records
 
 
-async def audited(world: World) -> Audit:
+async def audited(world: World, kept_from: int = 1) -> Audit:
     """Return what an audit finds of the shard's partition."""
-    begun = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-    told = Audit(at=begun, seconds=0, invariants_count=0, kept_from={0: 1}, seqs={}, batches={}, broken=[])
+    begun, kept = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), {0: kept_from}
+    told = Audit(at=begun, seconds=0, invariants_count=0, kept_from=kept, seqs={}, batches={}, broken=[])
     return await audit_topic(world.log, world.backend.outbox(), told, lambda _: None)
 
 
@@ -404,7 +537,7 @@ async def set_back(world: World) -> None:
     await world.lose_ledger_tail(7)
     await world.decide(4)
     async with world.relay():
-        await _until(lambda: len(world.decisions()) == 14)
+        await _until(lambda: len(world.decisions()) == 15)
 
 
 async def test_what_a_restore_left_in_the_topic_is_passed_over_once_it_is_acknowledged(
@@ -416,7 +549,7 @@ async def test_what_a_restore_left_in_the_topic_is_passed_over_once_it_is_acknow
     assert before.passed_over == []
     await memory_world.backend.outbox().acknowledge()
     found = await audited(memory_world)
-    assert (found.ok, found.records_count) == (True, 14)
+    assert (found.ok, found.records_count) == (True, 15)
     (passed,) = found.passed_over
     assert (passed.shard, passed.records_count, passed.first_offset, passed.last_offset) == (0, 3, 7, 9)
     assert passed.acknowledged_at is not None
@@ -426,10 +559,10 @@ async def test_what_comes_behind_what_was_acknowledged_is_compared(memory_world:
     await set_back(memory_world)
     await memory_world.backend.outbox().acknowledge()
     await memory_world.write(FOREIGN["garbage"])
-    assert offenders(await audited(memory_world)) == [(14, 0)]
+    assert offenders(await audited(memory_world)) == [(15, 0)]
     assert isinstance(memory_world.log, MemoryLog)
-    memory_world.log.partition(AT).slots[11] = None
-    assert (12, 10) in offenders(await audited(memory_world)), "decision 9 of now is left out"
+    memory_world.log.partition(AT).slots[12] = None
+    assert (13, 10) in offenders(await audited(memory_world)), "decision 9 of now is left out"
 
 
 async def test_a_topic_that_was_made_anew_has_nothing_that_was_acknowledged(memory_world: World) -> None:

@@ -57,11 +57,20 @@ class Auditor:
         self.gangs = 0  # placed, each as often as a transaction placed pods of it
         self.workloads = 0  # of these, gangs of Workloads
         self.reserves = False  # nodes for pods that wait for long
+        self._lost_by: dict[object, Set[int]] = {}  # nodes that the last batch of each worker lost
+        self._commits_by: Counter[object] = Counter()
+        self._raised_by: dict[tuple[object, str], tuple[int, int]] = {}  # at which commit, to which version
 
     def add_shards(self, shards: int) -> None:
         """Note that there are so many shards from now on."""
         self.shard_counts.append(shards)
         self.tape.move(shards)
+
+    def fall_back(self, length: int) -> None:
+        """Forget what the ledger has lost: all behind so many transactions."""
+        self.tape.fall_back(length)
+        self._lost_by.clear()
+        self._raised_by.clear()
 
     def refused(self, batch: CommitBatch) -> None:
         """Count a batch that was not written."""
@@ -101,6 +110,8 @@ class Auditor:
     def committed(self, batch: CommitBatch, lost_nodes: Set[int]) -> None:
         """Check what must hold after every transaction."""
         self.conflicts += len(lost_nodes)
+        self._judge_doubt(batch, lost_nodes)
+        self._judge_guards(batch)
         for s in shard_advances(batch):
             epoch = self._database.shards[s.shard].epoch
             holder = self._database.worker_leases[s.shard].holder
@@ -131,6 +142,36 @@ class Auditor:
             versions[self._database.nodes[node].name] = before, after
         self.tape.note(batch, versions)
 
+    def _judge_doubt(self, batch: CommitBatch, lost_nodes: Set[int]) -> None:
+        """What was planned while claims on a node were lost doubts the version of that node.
+
+        A batch that was planned later says which pods it took back, or that its worker began anew.
+        """
+        writer, row = self._database.writer, batch.journal
+        lost = self._lost_by.pop(writer, set())
+        if row is not None and row.start is None and not row.forgotten:
+            for claim in batch.claims:
+                known = claim.id not in lost or claim.is_doubtful
+                self.require(known, Invariant.UNDOUBTED, f"{claim} was planned on pods that lost")
+        if lost_nodes:
+            self._lost_by[writer] = set(lost_nodes)
+
+    def _judge_guards(self, batch: CommitBatch) -> None:
+        """A worker that raised a key knows it by its second batch behind that one."""
+        writer = self._database.writer
+        self._commits_by[writer] += 1
+        number = self._commits_by[writer]
+        for guard in batch.guards:
+            row = self._database.claims.get(guard.key)
+            at, version = self._raised_by.get((writer, guard.key), (number, 0))
+            if row is None or row.version < version:  # it was dropped meanwhile
+                self._raised_by.pop((writer, guard.key), None)
+            elif number - at >= 2 and guard.version_seen >= 0:
+                what = f"{guard} has not seen version {version}, which its own worker gave the key"
+                self.require(guard.version_seen >= version, Invariant.BLIND_GUARD, what)
+            if guard.raises and row is not None:
+                self._raised_by[writer, guard.key] = number, row.version
+
     # ------------------------------------------------------------------------------------------ the end
 
     def judge(self) -> None:
@@ -139,9 +180,7 @@ class Auditor:
         outside = Outside(events, self.findings, self.shard_counts, reserves=self.reserves)
         for shard in sorted(self._database.decisions):
             records = self._log.records(TopicPartition(DECISIONS_TOPIC, shard))
-            is_alarmed = self._database.cursors[shard].alarm is not None
-            length = len(self._database.decisions[shard]) if is_alarmed else None
-            outside.read(shard, records, alarmed_at=length)
+            outside.read(shard, records)
             self._check_topic(shard, outside.decisions[shard])
         outside.follow(self.tape.commits)
         again = f"{outside.runs_again} times, and {self.late_publishers} late relays could have done so"

@@ -43,6 +43,7 @@ class Fault(enum.StrEnum):
     HOLE = "hole", "offsets of a partition hold no record: the end of a transaction, or a compacted record"
     DECISIONS_LOST = "decisions lost", "the log loses the last decisions that were published"
     FAIL_OVER = "fail-over", "a replica takes over that lacks the last transactions"
+    RESTORED = "restored", "a snapshot of the ledger's volume is restored, which has its name"
     TAIL_LOST = "tail lost", "the log loses the last records of a partition"
     TRUNCATED = "truncated", "retention takes records of a partition that nobody has read"
     MORE_PARTITIONS = (
@@ -79,6 +80,7 @@ OF_A_WHILE = (
     Fault.HOLE,
     Fault.DECISIONS_LOST,
     Fault.FAIL_OVER,
+    Fault.RESTORED,
     Fault.TAIL_LOST,
     Fault.TRUNCATED,
     Fault.MORE_PARTITIONS,
@@ -116,8 +118,8 @@ class Faults:
         self.is_squally = self.is_lull = False
         self.counts: Counter[Fault] = Counter()
 
-    def draw(self, without: Collection[Fault] = ()) -> None:
-        """Make this day a bad one, of its own kind."""
+    def draw(self, without: Collection[Fault] = (), lasting: Collection[Fault] = ()) -> None:
+        """Make this day a bad one, of its own kind; ``lasting`` are on in any case."""
         rng = self._rng
         self.rates = {
             Fault.CRASH: rng.choice((0.0, 0.002, 0.005, 0.01)),
@@ -133,10 +135,13 @@ class Faults:
             self.rates = {fault: SQUALL_FACTOR * rate for fault, rate in self.rates.items()}
         self.slow = rng.choice((0.0, 0.05, 0.3))
         allowed = [fault for fault in OF_A_WHILE if fault not in without]
-        chosen = rng.sample(allowed, rng.randint(1, 4))
+        chosen = rng.sample(allowed, rng.randint(0, 2))
+        lasting = [fault for fault in lasting if fault in allowed]
+        chosen = [*lasting, *(fault for fault in chosen if fault not in lasting)]
         # What lasts would leave no time to work in, if it struck more often.
         rates = {fault: (0.02, 0.1, 1.0) if fault in BRIEF else (0.02, 0.1) for fault in chosen}
         self.per_second = {fault: rng.choice(each) for fault, each in rates.items()}
+        self.per_second |= {fault: max(0.1, self.per_second[fault]) for fault in lasting}
         self.noise = rng.choice((0.0, 0.3, 0.6, 0.8))
 
     def strikes(self, fault: Fault) -> bool:

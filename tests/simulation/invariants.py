@@ -29,6 +29,8 @@ class Invariant(enum.StrEnum):
     KEY_ORDER = "a shard took records of a partition that is not its own"
     FOREIGN_DECISION = "a shard decided for a pod of another one"
     UNFOUNDED_CONFLICT = "a pod lost its node although nobody changed it"
+    UNDOUBTED = "a version is believed that counts pods that lost their node"
+    BLIND_GUARD = "a worker does not know what it raised itself"
     NOT_RETRIED = "a pod that lost its node was not tried again"
     WRONG_NOMINATION = "a node is promised to a pod that may not have it"
     BROKEN_PROMISE = "a promise of a node ends without a word, or stays for ever"
@@ -45,6 +47,7 @@ class Invariant(enum.StrEnum):
     LOST_PROFILE = "a profile or a revision is lost"
     LOST_USAGE = "a measurement is lost"
     NO_CONVERGENCE = "events or decisions are stuck"
+    STALLED = "work waited and nobody decided, though nothing was wrong"
     SLOW_STOP = "a process that was told to stop went on"
 
 

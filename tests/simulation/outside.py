@@ -89,18 +89,18 @@ class Outside:
         self._undone: list[tuple[Commit, dict[str, Node], Placed]] = []  # what facts were before each commit
         self._order = 0  # counts decisions as they were committed; one number where their order is not known
 
-    def read(self, shard: int, records: Iterable[Record], *, alarmed_at: int | None) -> None:
-        """Take all records of a shard's partition, in order, and only the seq after the last one each time.
+    def read(self, shard: int, records: Iterable[Record]) -> None:
+        """Take the records of a shard's partition by the rule that consumers are told.
 
-        What came before is dropped, and so is what comes too early: where the log loses its last records, a
-        relay may append once before it sees that.
-
-        ``alarmed_at``: the relay raised the alarm that the topic holds what the ledger has lost. Consumers
-        are then told to take the ledger's word: the newest version of each seq, and none beyond this one.
+        Only the seq after the last one is taken each time: where the log loses its last records, a relay may
+        append once before it sees that. Under a name of the ledger that was not there before, all that was
+        taken from the record's seq on is void; what comes under an earlier name is dropped.
         """
         taken: list[bytes] = []
-        again = False
+        again, name, earlier = False, None, set[bytes | None]()
         for record in records:
+            if record.ledger in earlier:
+                continue
             payload, _, _ = (record.value or b"").rpartition(b',"recorded_at":"')
             payload += b"}"
             told = orjson.loads(payload)
@@ -108,18 +108,18 @@ class Outside:
             self._require(
                 is_ours, Invariant.OTHER_TIMELINE, f"{told['id']} in the partition of shard {shard}"
             )
+            if record.ledger != name:
+                earlier, name, again = earlier | {name}, record.ledger, False
+                del taken[seq - 1 :]
             if seq <= len(taken):
                 same = taken[seq - 1] == payload
-                unsaid = f"{shard}-{seq} was published in two versions, and nobody said so"
-                self._require(same or alarmed_at is not None, Invariant.OTHER_TIMELINE, unsaid)
-                self.runs_again += same and not again and alarmed_at is None
+                self.runs_again += same and not again
                 again = same
-                taken[seq - 1] = payload
                 continue
             again = False
             if seq == len(taken) + 1:
                 taken.append(payload)
-        self.decisions[shard] = taken = taken[:alarmed_at]
+        self.decisions[shard] = taken
         self._told |= {(shard, seq): orjson.loads(payload) for seq, payload in enumerate(taken, 1)}
 
     def follow(self, commits: Sequence[Commit]) -> None:

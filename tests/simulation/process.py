@@ -11,6 +11,8 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar, cast
 
+import msgspec
+
 from domain.model.errors import Unavailable
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryReader, MemoryWriter
@@ -26,6 +28,20 @@ T = TypeVar("T")
 LOG, LEDGER = "log", "ledger"
 _READS = {"load_base", "load_part", "follow", "resolve", "read_inbox"}
 _READS |= {"shards", "published", "unpublished", "decisions", "compared"}
+
+
+ROW_SECONDS = 0.002
+"""What a row costs that is read: to read everything again shows as a stall."""
+
+_ROWS_FREE = 10
+COMMIT_SECONDS_MAX = 0.01
+
+
+def _rows_of(result: object) -> int:
+    """Return how many rows a server gave."""
+    if isinstance(result, msgspec.Struct):
+        return sum(map(_rows_of, msgspec.structs.astuple(result)))
+    return len(result) if isinstance(result, list | tuple | dict) else 0
 
 
 class Process:
@@ -97,6 +113,8 @@ class Process:
             raise Unavailable("injected before the effect")
         result = await effect()
         lost = self.faults.strikes(Fault.ERROR_AFTER)
+        if (count := _rows_of(result)) >= _ROWS_FREE:
+            await asyncio.sleep(count * ROW_SECONDS)
         await self.step()
         if lost or not self.reaches(side):
             raise Unavailable("injected after the effect")
@@ -154,7 +172,10 @@ class UnreliableLedger(Remote):
 
         self._inner.recognised()
         rng = self._process.rng
-        is_late, works_seconds = self._process.faults.strikes(Fault.LATE_COMMIT), rng.uniform(0.0, 0.01)
+        is_late, works_seconds = (
+            self._process.faults.strikes(Fault.LATE_COMMIT),
+            rng.uniform(0.0, COMMIT_SECONDS_MAX),
+        )
         delay_seconds = rng.uniform(0.0, 10.0) if is_late else 0.0
         task = self._transactions.send(serve())
         if is_late and rng.random() < 0.7:

@@ -2,7 +2,9 @@
 
 ``python -m tests.simulation.run --seeds 2000``, or ``--faults 1000000`` to go on until so many faults struck;
 the noise of producers does not count for that. The exit code is 1 where an invariant was violated or a
-process failed; the seeds are shown, and how to replay them.
+process failed; the seeds are shown, and how to replay them. So it is where a run that holds a whole design
+(``covering.py``) let a lasting fault not meet a feature of days, or never took a named path. Of each ten days
+the first seed is lived once more and planned again from its journal.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
+from tests.simulation.covering import DAYS, Pair, features, missed
 from tests.simulation.faults import NOISE, Fault
 from tests.simulation.invariants import Violation
+from tests.simulation.test_replay import compare, lived
 from tests.simulation.world import World
 
 SEEDS_PER_CHUNK = 10
@@ -34,6 +38,7 @@ class Tally:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.faults: Counter[Fault] = Counter()
+        self.pairs: Counter[Pair] = Counter()  # on how many days a fault struck that had a feature
         self.violations: Counter[str] = Counter()
         self.failures: list[str] = []
 
@@ -55,6 +60,17 @@ class Tally:
             self._fail(world, seed, repr(error))
         self.counts.update(world.numbers())
         self.faults.update(world.faults.counts)
+        self.pairs.update((f, name) for f in world.faults.counts for name in features(world.kind))
+
+    def replay(self, seed: int) -> None:
+        """Live one day without what no journal knows, and plan it again from its journal and log."""
+        try:
+            compare(lived(seed))
+        except Exception as error:
+            self.violations["NOT REPLAYED"] += 1
+            how = f"python -m pytest tests/simulation/test_replay.py, compare(lived({seed}))"
+            self.failures.append(f"seed {seed}: {error!r}\n  replay it with: {how}")
+        self.counts["days planned again"] += 1
 
     def _fail(self, world: World, seed: int, why: object) -> None:
         how = f"python -m tests.simulation.world {seed}{' --preempting' * world.preempts}"
@@ -64,6 +80,7 @@ class Tally:
         """Add what happened on other days."""
         self.counts += other.counts
         self.faults += other.faults
+        self.pairs += other.pairs
         self.violations += other.violations
         self.failures += other.failures
 
@@ -90,6 +107,7 @@ def _live_chunk(first: int, preempts: bool) -> Tally:
     tally = Tally()
     for seed in range(first, first + SEEDS_PER_CHUNK):
         tally.live(seed, preempts=preempts)
+    tally.replay(first)
     return tally
 
 
@@ -124,7 +142,10 @@ def main() -> int:
     seconds = time.monotonic() - began
     print(f"{tally.counts['seeds']} days from seed {chosen.first} on in {seconds:.0f} s")
     print("\n".join(tally.table()))
-    return 1 if tally.failures else 0
+    days = range(chosen.first, chosen.first + tally.counts["seeds"])
+    lacks = list(missed(days, tally.pairs, tally.counts, preempts=chosen.preempting))
+    print("\n".join(f"not covered: {each}" for each in lacks) or f"quotas apply to each {DAYS} whole days")
+    return 1 if tally.failures or lacks else 0
 
 
 if __name__ == "__main__":

@@ -187,9 +187,9 @@ class SimulatedDatabase(MemoryDatabase):
         copied: dict[str, Any] = _copied(tables, {})
         return copied
 
-    def fall_back(self, tables: dict[str, Any]) -> None:
-        """Put all tables back to what they were."""
-        life, names = self.timeline + 1, self.names
+    def fall_back(self, tables: dict[str, Any], *, renamed: bool) -> None:
+        """Put all tables back to what they were; ``renamed``: those who ask are told so."""
+        life, names = self.timeline + renamed, self.names
         vars(self).update(_copied(tables, {}))
         self.timeline, self.names = life, names  # a client keeps the name that it gave itself
 

@@ -15,7 +15,9 @@ import pytest
 
 from domain.cycle.preempting import PreemptingPlacer
 from domain.cycle.preemption import Planned
+from domain.cycle.schedule import Scheduler
 from domain.model.decisions import Outcome
+from domain.model.pods import PodSpec
 from services.adapters.batches import ShardAdvance
 from services.codec.settling import settle
 from services.ports.journal import Feed, Followed
@@ -32,7 +34,9 @@ from services.ports.log import DECISIONS_TOPIC, Entry, Log, Span, TopicPartition
 from services.ports.outbox import Outbox
 from services.relay.tail import Tail
 from services.worker.following import events_of
+from services.worker.guarding import Guarding
 from services.worker.loop import Loop
+from services.worker.timing import Timing
 from tests.simulation.faults import OF_CALLS, Fault, Faults
 from tests.simulation.invariants import Invariant
 from tests.simulation.process import UnreliableLedger, UnreliableLog, UnreliableWriter
@@ -58,8 +62,8 @@ def _often(rates: Mapping[Fault, float]) -> Any:
     """Let some faults strike this often on every day, beside what the day draws."""
     drawn = Faults.draw
 
-    def draw(faults: Faults, without: Collection[Fault] = ()) -> None:
-        drawn(faults, without)
+    def draw(faults: Faults, without: Collection[Fault] = (), lasting: Collection[Fault] = ()) -> None:
+        drawn(faults, without, lasting)
         for fault, rate in rates.items():
             (faults.rates if fault in OF_CALLS else faults.per_second)[fault] = rate
 
@@ -448,6 +452,35 @@ _MANY_IN_GANGS = mock.patch.multiple(
     "tests.simulation.scenario", _IN_GANGS=0.8, _GANGS=tuple(f"gang-{number}" for number in range(8))
 )
 
+# --------------------------------------------------------------------------- what is judged, and tried again
+
+_BELIEVES_LOSERS = mock.patch("services.worker.losers.doubt", lambda batch, *lost: batch)
+_NEVER_SETTLES = mock.patch.object(Guarding, "settle", return_value=None)
+# A batch is planned while the one before it is on its way: the longer that takes, the more often.
+_COMMITS_SLOWLY = mock.patch("tests.simulation.process.COMMIT_SECONDS_MAX", 0.5)
+
+
+def _sleeping(scheduler: Scheduler, pod: PodSpec, *, arrival: int, shard: int, fresh: bool) -> bool:
+    """Restore a pod that waits, and do not try it."""
+    restored = _RESTORE(scheduler, pod, arrival=arrival, shard=shard, fresh=fresh)
+    line = scheduler.queue._line_of.get(pod.key)
+    if line is not None and not fresh and not line.group.held_by:
+        line.group.parked = True
+    return restored
+
+
+_RESTORE = Scheduler.restore_pod
+_SLEEPS = mock.patch.object(Scheduler, "restore_pod", _sleeping)
+
+
+def _look_away(timing: Timing, scheduler: Scheduler, now_ms: int) -> bool:
+    """See nothing that is timed."""
+    timing._has_looked = True
+    return False
+
+
+_NEVER_DUE = mock.patch.object(Timing, "look", _look_away)
+
 # ----------------------------------------------------------------------------------------------- controls
 
 _NO_DEDUPE = mock.patch("domain.state.cluster.is_stale", return_value=False)
@@ -520,6 +553,15 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
         _all(_PARTS_LOSE, _MANY_IN_GANGS, _FOLLOWS_SELDOM),
         Invariant.PART_OF_GANG,
     ),
+    (
+        "losers not doubted",
+        Build(),
+        _all(_BELIEVES_LOSERS, _MANY_APART, _FOLLOWS_SELDOM, _COMMITS_SLOWLY),
+        Invariant.UNDOUBTED,
+    ),
+    ("waiting pods asleep after a take-over", Build(), _SLEEPS, Invariant.NOT_DRAINED),
+    ("due moments ignored", Build(), _all(_NEVER_DUE, _UNDONE), Invariant.NO_CONVERGENCE),
+    ("guards never settled", Build(), _all(_NEVER_SETTLES, _MANY_APART), Invariant.BLIND_GUARD),
     ("relay skips", Build(log=_Skips), _UNDONE, Invariant.HOLE_IN_SEQ),
     ("relay doubles", Build(log=_Doubles), None, Invariant.PUBLISHED_TWICE),
     ("relay of another timeline", Build(log=_OtherTimeline), None, Invariant.OTHER_TIMELINE),

@@ -15,7 +15,7 @@ from tests.depth import some
 from tests.simulation.faults import Fault
 from tests.simulation.world import World
 
-UNSAID = (Fault.FOREIGN_WRITE, Fault.FAIL_OVER, Fault.MORE_PARTITIONS)
+UNSAID = (Fault.FOREIGN_WRITE, Fault.FAIL_OVER, Fault.RESTORED, Fault.MORE_PARTITIONS)
 """The version that somebody else gave a node is in no log, and what a fail-over lost in no journal; no batch
 from before shards were added is planned again."""
 

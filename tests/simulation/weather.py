@@ -76,13 +76,13 @@ class Weather:
                 world.outages.writes = now + rng.uniform(0.5, 10.0)
             case Fault.LEDGER_RESTART:
                 self._restart_ledger()
-            case Fault.FAIL_OVER:
+            case Fault.FAIL_OVER | Fault.RESTORED:
                 tables, length = world.database.remember(), len(world.auditor.tape.commits)
                 await asyncio.sleep(rng.uniform(0.1, 3.0))
                 if world.faults.per_second:  # the day may have ended meanwhile
                     self._restart_ledger()
-                    world.database.fall_back(tables)
-                    world.auditor.tape.fall_back(length)
+                    world.database.fall_back(tables, renamed=kind is Fault.FAIL_OVER)
+                    world.auditor.fall_back(length)
             case Fault.FOREIGN_WRITE:
                 if not world.database.nodes:
                     return False

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 from unittest import mock
@@ -19,6 +20,7 @@ import orjson
 from prometheus_client import CollectorRegistry
 
 from domain.cycle.slots import GroupSlots
+from domain.model.decisions import Outcome
 from domain.model.errors import TopicMismatch
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.ledger import MemoryLedger
@@ -33,12 +35,14 @@ from services.worker.collector import Memory
 from services.worker.metrics import WorkerMetrics
 from services.worker.run import BACKOFF_MS, Worker, WorkerSettings
 from tests.simulation.auditor import Auditor
-from tests.simulation.faults import Fault, Faults
+from tests.simulation.covering import by_design
+from tests.simulation.faults import OF_A_WHILE, OF_CALLS, Fault, Faults
 from tests.simulation.invariants import Invariant, Violation
 from tests.simulation.loop import SimulatedLoop, VirtualClock
 from tests.simulation.process import LEDGER, Process, UnreliableLedger, UnreliableLog, UnreliableOutbox
 from tests.simulation.scenario import Kind, Scenario
 from tests.simulation.servers import Outages, SimulatedDatabase, SimulatedLog, Transactions
+from tests.simulation.stalls import CALM_SECONDS_MAX, Stalls
 from tests.simulation.weather import Weather
 
 EVENTS_COUNT = 150
@@ -107,11 +111,13 @@ class World:
         self.log = SimulatedLog(self.clock)
         self.auditor = Auditor(self.log, self.database)
         self.auditor.reserves = self.kind.reserves
+        self.stalls = Stalls(self.auditor)
+        self._is_calm = calm
         self.database.committed = self.auditor.committed
         self.database.refused = self.auditor.refused
         self.faults = Faults(self.rng)
         if not calm:
-            self.faults.draw(without)
+            self.faults.draw(without, by_design(seed))
         self.outages = Outages()
         self.running: dict[str, Process] = {}
         self.is_widened = False  # a topic got more partitions
@@ -286,10 +292,12 @@ class World:
         slots += [("executor", 0)] if self.preempts else []
         keepers = [asyncio.create_task(self._keep_running(*slot)) for slot in slots]
         weather = asyncio.create_task(Weather(self).rage())
+        stalls = asyncio.create_task(self.stalls.watch())
         day = asyncio.create_task(self._live())
         done, _ = await asyncio.wait({day, *keepers}, return_when=asyncio.FIRST_COMPLETED)
         self._is_over = True
         weather.cancel()
+        stalls.cancel()
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         for task in rest:
             task.cancel()
@@ -335,6 +343,10 @@ class World:
                 self.loop.run_until_complete(self._main())
         finally:
             self.loop.end()
+        stalled = f"{self.stalls.longest} seconds, though nothing went wrong"
+        is_calm = self._is_calm and not self.faults.counts.keys() & {*OF_CALLS, *OF_A_WHILE}
+        goes_on = not is_calm or self.stalls.longest <= CALM_SECONDS_MAX
+        self.auditor.require(goes_on, Invariant.STALLED, stalled)
         self.auditor.judge()
         if self.auditor.findings.found:
             raise Violation(self.auditor.findings.found)
@@ -347,6 +359,7 @@ class World:
     def numbers(self) -> dict[str, int]:
         """Return what is to be counted of a day, beside its faults."""
         epochs = sum(row.epoch for row in self.database.shards.values())
+        outcomes = Counter(d.outcome for rows in self.database.decisions.values() for d, _ in rows)
         return {
             "seeds": 1,
             "virtual seconds": round(self.loop.time()),
@@ -359,6 +372,12 @@ class World:
             "gangs placed": self.auditor.gangs,
             "gangs of Workloads placed": self.auditor.workloads,
             "late publishers": self.auditor.late_publishers,
+            "take-overs": epochs - len(self.database.shards),
+            "alarms": sum(row.generation > 0 for row in self.database.cursors.values()),
+            "log faults": len(self.database.log_faults),
+            "handed over": len(self.database.inbox.handed),
+            **{outcome: outcomes[outcome] for outcome in (Outcome.ORPHANED, Outcome.BIND_FAILED)},
+            "seconds in which work waited and nobody decided": self.stalls.seconds,
         }
 
     def decisions(self) -> list[bytes]:

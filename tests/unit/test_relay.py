@@ -26,7 +26,7 @@ class Failing:
     async def shards(self) -> int:
         return 3
 
-    async def ledger_name(self) -> str:
+    async def ledger_name(self, shard: int) -> str:
         return "ledger.1"
 
     async def acquire(self, shard: int, owner: str, seconds: float) -> int:

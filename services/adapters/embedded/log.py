@@ -114,7 +114,7 @@ class EmbeddedWriter:
                 records=(
                     (topic, at, offset, key, value, now_ms, seal)
                     for at, group in groups.items()
-                    for offset, (key, value, seal, _) in enumerate(group, nexts[at])
+                    for offset, (key, value, seal, *_) in enumerate(group, nexts[at])
                 ),
             )
             ends = [nexts[at] + len(group) for at, group in groups.items()]

@@ -43,6 +43,8 @@ SEAL_HEADER = "berth-seal"
 """The record header that holds ``Record.seal``."""
 LEDGER_HEADER = "berth-ledger"
 """The record header that holds ``Record.ledger``."""
+AFTER_HEADER = "berth-after"
+"""The record header that holds ``Record.after``."""
 
 _TRIES_MAX = 3
 
@@ -178,10 +180,10 @@ class _Fetched(fetcher.PartitionRecords):  # type: ignore[misc]
                 if offset >= start:
                     claim_ms, headers = record.timestamp, record.headers
                     at_ms = until_now(topic, claim_ms) if appended_ms is None else appended_ms
-                    seal, ledger = _own(headers) if headers else (None, None)
+                    seal, *more = _own(headers) if headers else (None, None, None)
                     claimed = appended_ms is None and at_ms != claim_ms
                     key, value = record.key, record.value
-                    yield Record(topic, partition, offset, key, value, at_ms, seal, None, claimed, ledger)
+                    yield Record(topic, partition, offset, key, value, at_ms, seal, None, claimed, *more)
         except MemoryError:
             bytearray(len(batch))  # no honest record takes more; where memory is short, this fails as well
             raise Refused("batch-corrupt", "has a length that no memory can hold") from None
@@ -235,18 +237,20 @@ class _FetchResult(fetcher.FetchResult):  # type: ignore[misc]
         return next(iter(self.getall(1)), None)
 
 
-def _own(headers: Iterable[tuple[str, bytes | None]]) -> tuple[bytes | None, bytes | None]:
-    """Return the seal and the ledger: the last header of each name, as Kafka's own clients read it.
+def _own(headers: Iterable[tuple[str, bytes | None]]) -> tuple[bytes | None, bytes | None, bytes | None]:
+    """Return seal, ledger and ``after``: the last header of each name, as Kafka's own clients read it.
 
     One without a value is empty, and so no valid seal.
     """
-    seal = ledger = None
+    seal = ledger = after = None
     for name, value in headers:
         if name == SEAL_HEADER:
             seal = value or b""
         elif name == LEDGER_HEADER:
             ledger = value or b""
-    return seal, ledger
+        elif name == AFTER_HEADER:
+            after = value or b""
+    return seal, ledger, after
 
 
 def unpack_into_records() -> None:

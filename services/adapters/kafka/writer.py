@@ -11,7 +11,7 @@ from aiokafka.structs import RecordMetadata
 
 from domain.model.errors import Unavailable
 from services.adapters.kafka.connection import Cluster, finish, guarded, uncut
-from services.adapters.kafka.internals import LEDGER_HEADER, SEAL_HEADER, drop_undelivered
+from services.adapters.kafka.internals import AFTER_HEADER, LEDGER_HEADER, SEAL_HEADER, drop_undelivered
 from services.codec.partition import split
 from services.ports.log import Entry, Span
 
@@ -69,10 +69,10 @@ class KafkaWriter:
 
         batch = producer.create_batch()
         said, headers = None, list[tuple[str, bytes]]()
-        for key, value, seal, ledger in entries:
-            if (seal, ledger) != said:  # nearly always as before
-                said = (seal, ledger)
-                named = ((SEAL_HEADER, seal), (LEDGER_HEADER, ledger))
+        for key, value, *more in entries:
+            if more != said:  # nearly always as before
+                said = more
+                named = zip((SEAL_HEADER, LEDGER_HEADER, AFTER_HEADER), more, strict=True)
                 headers = [(name, each) for name, each in named if each is not None]
             if batch.append(key=key, value=value, timestamp=None, headers=headers) is None:
                 await deliver(batch)

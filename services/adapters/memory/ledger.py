@@ -35,7 +35,7 @@ from services.codec.feed import followed, unpack_feed
 from services.codec.settling import outcome_of
 from services.ports.clock import Clock
 from services.ports.inbox import Handed, Waiting, lanes_of
-from services.ports.journal import Checkpoint, Followed, Journalled, batches_of
+from services.ports.journal import Checkpoint, Followed, Journalled, JournalRow, batches_of
 from services.ports.ledger import (
     CommitBatch,
     Committed,
@@ -114,7 +114,10 @@ class MemoryLedger(Client):
     it kills the process.
     """
 
-    _life: int | None = None  # which life of the ledger this worker has read
+    def __init__(self, database: MemoryDatabase, clock: Clock) -> None:
+        super().__init__(database, clock)
+        self._life: int | None = None  # which life of the ledger this worker has read
+        self._known: dict[tuple[int, int], JournalRow] = {}  # the last one of each journal that it has read
 
     async def announce(self, worker: Incarnation, figures: Figures = NO_FIGURES, *, is_ready: bool) -> None:
         """See ``Ledger.announce``."""
@@ -223,14 +226,19 @@ class MemoryLedger(Client):
 
     async def load_base(self) -> LedgerBase:
         """See ``Ledger.load_base``."""
-        self._life = self._answering().timeline
-        return base_of(self.database)
+        database = self._answering()
+        self._life = database.timeline
+        last = dict(sorted(database.journal))  # the last number of each shard
+        self._known = {at: database.journal[at] for at in last.items()}
+        return base_of(database)
 
     def recognised(self) -> MemoryDatabase:
         """Return the database; ``Fenced`` where it may have lost what was read of it."""
-        if self._life not in (None, self._answering().timeline):
+        database = self._answering()
+        lost = any(database.journal.get(at) is not row for at, row in self._known.items())
+        if self._life is not None and (lost or self._life != database.timeline):
             raise Fenced("the ledger is another than was read: a replica took over, or a backup was restored")
-        return self.database
+        return database
 
     async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
         """See ``Ledger.load_part``."""
@@ -268,11 +276,15 @@ class MemoryLedger(Client):
         found = [journal[key] for key in keys if key in journal]
         found.sort(key=lambda row: row.position)
         bytes_before = accumulate((len(row.feed) for row in found), initial=0)
-        return [
-            followed(row, unpack_feed(row.feed), self.database.templates)
+        given = [
+            row
             for row, before in zip(found[:followed_rows_max], bytes_before, strict=False)
             if before < followed_bytes_max
         ]
+        last = {row.shard: row for row in given}
+        self._known = {at: row for at, row in self._known.items() if at[0] not in last}
+        self._known |= {(row.shard, row.batch): row for row in last.values()}
+        return [followed(row, unpack_feed(row.feed), self.database.templates) for row in given]
 
     async def read_inbox(self, waiting: Sequence[Waiting], rows_max: int) -> Sequence[Handed]:
         """See ``Ledger.read_inbox``."""

@@ -133,8 +133,8 @@ class MemoryLog:
         partition = self.partition(at)
         first = partition.end
         now_ms = self._clock.now_ms()
-        for offset, (key, value, seal, name) in enumerate(entries, partition.end):
-            record = Record(at.topic, at.partition, offset, key, value, now_ms, seal, ledger=name)
+        for offset, (key, value, seal, *more) in enumerate(entries, partition.end):
+            record = Record(*at, offset, key, value, now_ms, seal, None, False, *more)
             partition.slots.append(record)
         self._wake()
         return Span(*at, first, partition.end)

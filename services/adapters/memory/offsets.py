@@ -30,6 +30,7 @@ class CursorRow:
     published: dict[Stream, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(Stream, 0))
     alarm: str | None = None
     compared: int = 0
+    generation: int = 0
     acknowledged: Acknowledged = NOTHING
 
 

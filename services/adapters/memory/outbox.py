@@ -27,9 +27,10 @@ class MemoryOutbox(Client):
         """See ``Outbox.shards``."""
         return len(self._answering().shards)
 
-    async def ledger_name(self) -> str:
+    async def ledger_name(self, shard: int) -> str:
         """See ``Outbox.ledger_name``."""
-        return f"memory.{self._answering().timeline}"
+        database = self._answering()
+        return f"memory.{database.timeline}.{database.cursors[shard].generation}"
 
     async def acquire(self, shard: int, owner: str, lease_seconds: float) -> int:
         """See ``Outbox.acquire``."""
@@ -94,6 +95,7 @@ class MemoryOutbox(Client):
         if (row.epoch, row.holder) != (epoch, self):
             return False
         row.alarm, row.compared = row.alarm or alarm, compared
+        row.generation = max(row.generation + 1, self._clock.now_ms())
         return True
 
     async def acknowledge(self) -> Mapping[int, str]:

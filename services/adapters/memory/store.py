@@ -119,6 +119,7 @@ class MemoryStore(MemoryCallers):
                     decisions_seq=cursor.published[Stream.DECISIONS],
                     dead_letters_seq=cursor.published[Stream.DEAD_LETTERS],
                     alarm=cursor.alarm,
+                    ledger=f"memory.{self._database.timeline}.{cursor.generation}",
                     figures=None if worker is None else worker.figures,
                 )
             )

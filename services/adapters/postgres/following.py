@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,12 +19,12 @@ from services.ports.journal import Feed, Followed, JournalRow
 def statement(rows_max: int = followed_rows_max, bytes_max: int = followed_bytes_max) -> str:
     """Return the statement: a prefix by position of all that is visible of the shards' journals."""
     return f"""
-SELECT position, shard, batch, log_time_ms, seqs, feed
+SELECT position, shard, batch, recorded_at, log_time_ms, seqs, feed
 FROM (
     SELECT j.*, sum(length(j.feed)) OVER (ORDER BY j.position) - length(j.feed) AS bytes_before
     FROM unnest($1::int[], $2::bigint[]) AS seen (shard, batch)
     CROSS JOIN LATERAL (
-        SELECT position, shard, batch, log_time_ms, seqs, feed FROM journal
+        SELECT position, shard, batch, recorded_at, log_time_ms, seqs, feed FROM journal
         WHERE shard = seen.shard AND batch > seen.batch ORDER BY batch LIMIT {rows_max}
     ) AS j
 ) AS new
@@ -38,6 +39,18 @@ _TEMPLATES = """
 SELECT t.signature, t.spec FROM unnest($1::bytea[]) AS wanted (signature) JOIN templates t USING (signature)
 """
 
+_LAST = """
+SELECT s.shard, j.batch, j.recorded_at FROM shards s CROSS JOIN LATERAL (
+    SELECT batch, recorded_at FROM journal WHERE shard = s.shard ORDER BY batch DESC LIMIT 1
+) AS j
+"""
+_IS_LOST = """
+SELECT EXISTS (
+    SELECT FROM unnest($1::int[], $2::bigint[], $3::timestamptz[]) AS known (shard, batch, recorded_at)
+    LEFT JOIN journal j USING (shard, batch, recorded_at) WHERE j.position IS NULL
+)
+"""
+
 _seqs = msgspec.json.Decoder(dict[int, tuple[int, int]]).decode
 _template = msgspec.json.Decoder(PodTemplate).decode
 
@@ -47,6 +60,16 @@ class Following:
 
     def __init__(self) -> None:
         self._templates: dict[bytes, PodTemplate] = {}
+        self._last: dict[int, tuple[int, datetime.datetime]] = {}  # the last batch known of each journal
+
+    async def begin(self, connection: Connection) -> None:
+        """Note where the journals end, as all of the ledger was read."""
+        self._last = {shard: (batch, at) for shard, batch, at in await connection.fetch(_LAST)}
+
+    async def is_lost(self, connection: Connection) -> bool:
+        """Say whether the ledger lacks a batch that was read of it: a snapshot was restored, name and all."""
+        batches, times = zip(*self._last.values(), strict=True) if self._last else ((), ())
+        return bool(await connection.fetchval(_IS_LOST, list(self._last), batches, times))
 
     async def follow(self, connection: Connection, seen: Mapping[int, int]) -> Sequence[Followed]:
         """See ``Ledger.follow``."""
@@ -55,6 +78,7 @@ class Following:
         for row in found:
             feed = unpack_feed(row["feed"])
             answer.append(await self._followed(connection, row, feed))
+            self._last[row["shard"]] = row["batch"], row["recorded_at"]
             await asyncio.sleep(0)  # a feed of many pods takes a millisecond
         return answer
 

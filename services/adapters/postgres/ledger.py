@@ -150,11 +150,16 @@ class PostgresLedger:
                     session.cut()
             self._life = life
             self._resources = rows.ResourceIds({})  # another life may have given a position to another name
-            return await load_base(connection)
+            base = await load_base(connection)
+            await self._following.begin(connection)
+            return base
 
     async def _recognise(self, connection: Connection) -> None:
         """Refuse a ledger that may have lost what was read of it. Only a new connection can lead to one."""
-        if self._life not in (None, await connection.fetchval(LEDGER_NAME)):
+        if self._life is None:
+            return
+        named = await connection.fetchval(LEDGER_NAME)
+        if named != self._life or await self._following.is_lost(connection):
             raise Fenced("the ledger is another than was read: a replica took over, or a backup was restored")
 
     async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:

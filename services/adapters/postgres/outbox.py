@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import uuid
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
@@ -49,10 +50,10 @@ class PostgresOutbox:
         async with self._reading.use() as connection:
             return int(await connection.fetchval(COUNT_SHARDS))
 
-    async def ledger_name(self) -> str:
+    async def ledger_name(self, shard: int) -> str:
         """See ``Outbox.ledger_name``."""
         async with self._reading.use() as connection:
-            return str(await connection.fetchval(sql.LEDGER_NAME))
+            return str(await connection.fetchval(sql.LEDGER_NAME_OF, shard))
 
     async def acquire(self, shard: int, owner: str, lease_seconds: float) -> int:
         """See ``Outbox.acquire``."""
@@ -83,7 +84,10 @@ class PostgresOutbox:
         query, item = _READS[stream]
         async with self._reading.use() as connection:
             items = [item(row) for row in await connection.fetch(query, shard, after_seq, rows_max)]
-        if [found.seq for found in items] != list(range(after_seq + 1, after_seq + 1 + len(items))):
+        seqs = [after_seq, *(found.seq for found in items)]
+        behind = [seq for before, seq in itertools.pairwise(seqs) if seq != before + 1]  # of holes
+        pruned_below = 1 if not behind or stream is Stream.DEAD_LETTERS else await self.kept_from(shard)
+        if behind and behind[-1] > pruned_below:
             raise LedgerMismatch(f"the {stream} of shard {shard} have a hole after {after_seq}")
         return items
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, NamedTuple
 
 from domain.model.limits import batch_decisions_max, poll_records_max
 from services.adapters.postgres.connections import BULK, Session
+from services.adapters.postgres.holding import Held, held
 
 _ROWS_MAX = 5_000  # of a step: some tens of milliseconds
 _CYCLES_MAX = 50  # of a step: each explains the decisions of a batch
@@ -138,14 +139,18 @@ FROM slice ORDER BY node_id DESC, version DESC LIMIT 1
 """
 
 
+_TABLES = ("journal", "inbox", "decisions", "cycles", "node_specs")
+
+
 class Pruned(NamedTuple):
-    """How many rows went, by table."""
+    """How many rows went, by table; and what stays though it is old enough."""
 
     journal: int
     inbox: int
     decisions: int
     cycles: int
     node_specs: int
+    held: Sequence[Held] = ()
 
 
 async def prune(
@@ -161,7 +166,7 @@ async def prune(
     ``decisions`` counts placements, too. Only what the last audit saw goes in which all held.
     """
     session = Session(dsn, "berth-prune", BULK)
-    counts = dict.fromkeys(Pruned._fields, 0)
+    counts = dict.fromkeys(_TABLES, 0)
 
     async def add(table: str, steps: AsyncIterator[int]) -> None:
         async for count in steps:
@@ -183,9 +188,12 @@ async def prune(
             async with session.use() as connection:
                 before = (await connection.fetchrow(_BOUNDS, shards[0], days))["before"]
             await add("node_specs", _specs(session, before))
+        async with session.use() as connection:
+            hours, days = datetime.timedelta(hours=journal_hours), datetime.timedelta(days=history_days)
+            stays = await held(connection, hours, days)
     finally:
         await session.aclose()
-    return Pruned(**counts)
+    return Pruned(**counts, held=stays)
 
 
 async def _journal(session: Session, shard: int, age: datetime.timedelta) -> AsyncIterator[int]:

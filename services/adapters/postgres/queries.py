@@ -21,6 +21,7 @@ from services.adapters.postgres.engine import Pool
 from services.adapters.postgres.listing import Listing, template_of
 from services.adapters.postgres.revision import is_newer
 from services.adapters.postgres.rows import ResourceIds
+from services.adapters.postgres.sql_outbox import LEDGER_NAME
 from services.codec.attempts import unpack_attempt
 from services.ports.ledger import ConfigRow, Figures, GroupAttempts, NodeRow, ProfileRow
 from services.ports.store import ConfigFilter, Counts, NodeState, Pulse, Rows, ShardOffset, ShardState
@@ -91,6 +92,7 @@ class PostgresStore(Listing, CallerStore):
                 sa.func.coalesce(r.decisions_seq, 0),
                 sa.func.coalesce(r.dead_letters_seq, 0),
                 r.alarm,
+                sa.literal_column(f"({LEDGER_NAME})") + sa.literal(".") + r.generation.cast(sa.Text),
                 sa.case((holds, t.workers.c.figures)),
             )
             .select_from(joined)

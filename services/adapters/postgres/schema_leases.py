@@ -62,6 +62,13 @@ relay_cursor = sa.Table(
         comment="below this offset of the topic, what is not the ledger's was reported",
     ),
     sa.Column(
+        "generation",
+        sa.BigInteger,
+        nullable=False,
+        server_default="0",
+        comment="when the topic was last found to hold what is not the ledger's, in ms; 0: never",
+    ),
+    sa.Column(
         "acknowledged_offset",
         sa.BigInteger,
         nullable=False,

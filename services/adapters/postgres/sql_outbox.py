@@ -6,6 +6,9 @@ SELECT name || '.' || (pg_control_system()).system_identifier || '.'
     || ltrim(substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8), '0')
 FROM ledger_name
 """
+LEDGER_NAME_OF = f"""
+SELECT ({LEDGER_NAME}) || '.' || generation FROM relay_cursor WHERE shard = $1
+"""
 UNPUBLISHED = """
 SELECT s.shard FROM shards s JOIN relay_cursor r USING (shard)
 WHERE s.shard = ANY($1::int[])
@@ -37,8 +40,10 @@ SELECT log_time_ms, (SELECT min(s.due_ms) FROM shards s WHERE s.due_ms > r.log_t
     AS due_ms
 FROM reached r WHERE EXISTS (SELECT FROM pending)
 """
+# By the clock: a ledger that is set back twice to one backup would count to the same number twice.
 RAISE_ALARM = """
-UPDATE relay_cursor SET alarm = coalesce(alarm, $3), compared_offset = $4
+UPDATE relay_cursor SET alarm = coalesce(alarm, $3), compared_offset = $4,
+    generation = greatest(generation + 1, (date_part('epoch', clock_timestamp()) * 1000)::bigint)
 WHERE shard = $1 AND epoch = $2 AND holder = $5
 """
 ACKNOWLEDGE = """
