@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0041"
-down_revision = "0040"
+revision = "0043"
+down_revision = "0042"
 branch_labels = None
 depends_on = None
+works_from = "0043"  # an older relay would publish on under the name of a ledger that was set back
 
 
 def upgrade() -> None:
