@@ -11,6 +11,7 @@ from services.cli.options import CLIENT, with_settings
 from services.cli.output import Column, Format, Json, Output
 from services.cli.tables import moment
 from services.config import Settings
+from services.times import TIMES
 
 
 def _spans(item: Json) -> str:
@@ -47,8 +48,8 @@ async def accesses(
         int | None,
         typer.Option("--status", min=0, max=599, help="Only with this one; 401: failed logins."),
     ] = None,
-    since: Annotated[str | None, typer.Option("--since", help="At or after this time (RFC 3339).")] = None,
-    until: Annotated[str | None, typer.Option("--until", help="Before this time (RFC 3339).")] = None,
+    since: Annotated[str | None, typer.Option("--since", help=f"At or after this time: {TIMES}.")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Before this time.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 100,
     form: Output = Format.TABLE,
 ) -> None:

@@ -174,7 +174,7 @@ async def fetch_all(
 ) -> list[dict[str, Any]]:
     """Return the items of a list that ``keep`` accepts, page by page, or the first ``limit`` of them."""
     items: list[dict[str, Any]] = []
-    paged = path != "/v1/shards"
+    paged = path not in ("/v1/shards", "/v1/workers")
     cursor: str | None = None
     while True:
         wanted = PAGE if limit is None or keep is not None else min(PAGE, limit - len(items))
