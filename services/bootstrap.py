@@ -9,7 +9,6 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +20,7 @@ from services.ports.ledger import Ledger
 from services.ports.log import Log, TopicSpec, topic_specs
 from services.ports.outbox import Outbox
 from services.secret import redacted
+from services.version import berth_version
 from services.worker.collector import collect_rarely
 
 if TYPE_CHECKING:
@@ -127,10 +127,14 @@ def open_store(at: Place, settings: Settings | None = None) -> Store:
 
 
 async def check_database(at: Place, process: str) -> None:
-    """Raise ``Outdated`` where tables are an older version's, ``NotGranted`` where our user lacks grants."""
-    from services.adapters.postgres import revision, roles
+    """Raise ``Outdated`` where tables are an older version's, ``NotGranted`` where our user lacks grants.
+
+    ``AnotherLog`` is raised where the ledger was written from another log than that of the settings.
+    """
+    from services.adapters.postgres import revision, roles, which_log
 
     await revision.check_revision(at.dsn)
+    await which_log.check_log(at.dsn, is_kafka=at.kafka_bootstrap is not None)
     await roles.check_grants(at.dsn, process)
 
 
@@ -144,7 +148,9 @@ async def initialise(at: Place, shards: int | None, *, roles: bool = False) -> l
     from services.adapters.postgres import migrate
     from services.adapters.postgres.rehoming import living_twice
     from services.adapters.postgres.roles import create_roles
+    from services.adapters.postgres.which_log import check_log
 
+    await check_log(at.dsn, is_kafka=at.kafka_bootstrap is not None)
     before = await migrate.current_revision(at.dsn)
     await migrate.upgrade(at.dsn)
     after = await migrate.current_revision(at.dsn)
@@ -276,7 +282,7 @@ async def run_worker(
     log, ledger = open_log(at), open_ledger(at)
     told = WorkerSettings(
         name=settings.worker_name,
-        build=version("berth"),
+        build=berth_version(),
         seed=settings.seed,
         usage_window_seconds=settings.usage_window_seconds,
         tombstone_hours=settings.tombstone_hours,

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from domain.model.decisions import Outcome
 from domain.model.errors import FieldError
 from domain.model.validation import shown
-from services.api import answers, answers_decisions, attempts, explanation, views
+from services.api import answers, answers_decisions, attempts, explanation, leaving, views
 from services.api.caller import caller_of
 from services.api.contract import answering
 from services.api.deps import Deps
@@ -227,9 +227,7 @@ def state_routes(deps: Deps) -> APIRouter:
     )
     async def explain(request: Request, id: RowId) -> Response:
         shard, seq = parse_row_id(id)
-        return found_answer(
-            await explanation.explain(seen_store(deps, request), shard, seq), f"decision {id}"
-        )
+        return found_answer(await leaving.explain(seen_store(deps, request), shard, seq), f"decision {id}")
 
     @router.get("/v1/pending", responses=answering(answers.PendingPage), summary="List what waits, and why")
     async def pending(

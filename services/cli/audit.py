@@ -12,6 +12,7 @@ import typer
 
 from services.cli.options import PLACE, with_settings
 from services.cli.output import say
+from services.cli.reaching import reach_ledger
 from services.cli.terminal import echo
 from services.config import Settings
 from services.phrases import plural
@@ -64,6 +65,7 @@ async def audit(
     if since is not None:
         at_ms = moment_ms("--since", since)
         begun = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
+    await reach_ledger(settings)
     async with bootstrap.place(settings, join=True) as at:
         found = await bootstrap.audit(
             at, begun, reporter(), everything=everything, topic=topic, unconfirmed_seconds=unconfirmed

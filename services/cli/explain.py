@@ -71,6 +71,9 @@ async def explain(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="NAMESPACE/NAME of the pod, or the decision's id: 0-17.")
     ],
+    namespace: Annotated[
+        str | None, typer.Option("-n", "--namespace", help="Namespace of the pod; without it, `default`.")
+    ] = None,
     at: Annotated[
         str | None,
         typer.Option("--at", help=f"Why the pod was refused then: {TIMES}."),
@@ -82,7 +85,7 @@ async def explain(
 
     if at is not None and kind is not Explained.POD:
         raise typer.BadParameter("--at is for pods; a decision has its own time")
-    pod = split_pod(name) if kind is Explained.POD else ("", "")
+    pod = split_pod(name, namespace) if kind is Explained.POD else ("", "")
     async with open_source(settings) as source:
         if kind is Explained.DECISION:
             answer = await fetch(source, target("/v1/decisions", name, "explanation"))

@@ -100,7 +100,7 @@ def _print_csv(columns: Sequence[Column], items: Sequence[Json]) -> None:
     writer.writerow(column.title for column in columns)
     for item in items:
         read = (column.read(item) for column in columns)
-        writer.writerow("" if value is None else cell(value) for value in read)
+        writer.writerow("" if value in (None, "") else cell(value) for value in read)
     echo(written.getvalue().rstrip("\n"))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "cli_shard_owners"
+revision = "0041"
 down_revision = "0040"
 branch_labels = None
 depends_on = None
