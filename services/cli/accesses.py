@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from services.cli import output
-from services.cli.options import CLIENT, with_settings
+from services.cli.options import CLIENT, check_times, with_settings
 from services.cli.output import Column, Format, Json, Output
 from services.cli.tables import moment
 from services.config import Settings
@@ -56,6 +56,7 @@ async def accesses(
     """List who asked the API for what, the latest first; failed logins too."""
     from services.cli.source import fetch_all, open_source
 
+    check_times(since=since, until=until)
     async with open_source(settings) as source:
         found = await fetch_all(
             source, "/v1/accesses", limit, key=key, status=status, since=since, until=until

@@ -10,7 +10,7 @@ import typer
 
 from services.cli import output
 from services.cli.get import split_pod
-from services.cli.options import CLIENT, with_settings
+from services.cli.options import CLIENT, check_times, with_settings
 from services.cli.output import Column, Format, Output
 from services.cli.tables import REASON
 from services.cli.terminal import echo
@@ -85,6 +85,7 @@ async def explain(
 
     if at is not None and kind is not Explained.POD:
         raise typer.BadParameter("--at is for pods; a decision has its own time")
+    check_times(at=at)
     pod = split_pod(name, namespace) if kind is Explained.POD else ("", "")
     async with open_source(settings) as source:
         if kind is Explained.DECISION:

@@ -11,7 +11,7 @@ import typer
 
 from domain.model.config import OF_CLUSTER
 from services.cli.labels import labels_filter
-from services.cli.options import CLIENT, CommandError, with_settings
+from services.cli.options import CLIENT, CommandError, check_times, with_settings
 from services.cli.output import Json
 from services.cli.shapes import Shape, Shaped, SortBy, print_document, print_list, shape_of, sorted_by
 from services.cli.tables import TABLES
@@ -297,6 +297,7 @@ async def get(
     }
     if all_namespaces and (namespace is not None or names):
         raise typer.BadParameter("-A means all namespaces; leave -n and names out")
+    check_times(since=since, until=until)
     shape, lists = shape_of(form), _lists(kinds, names or [], given)
     _check_form(lists, shape, watched=watched)
 

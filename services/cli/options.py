@@ -12,10 +12,11 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from domain.model.errors import BerthError
+from domain.model.errors import BerthError, FieldError
 from services.cli.terminal import echo
 from services.config import SETTINGS, Setting, Settings, unknown_variables
 from services.secret import RedactingFormatter
+from services.times import moment_ms
 
 WARNINGS_SHOWN_MAX = 20
 ERRORS_SHOWN_MAX = 20
@@ -138,6 +139,16 @@ def warn(texts: Iterable[str]) -> None:
         say(f"warning: {text}", err=True)
     if (more := len(found) - WARNINGS_SHOWN_MAX) > 0:
         echo(f"warning: and {more:,} more", err=True)
+
+
+def check_times(**given: str | None) -> None:
+    """Refuse what is no time before anything is asked; whoever answers reads it, by its own clock."""
+    for name, text in given.items():
+        if text is not None:
+            try:
+                moment_ms(f"--{name}", text)
+            except FieldError as error:
+                raise typer.BadParameter(str(error)) from None
 
 
 def some(wrong: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Says within seconds that a server cannot be reached, before a command waits for its answer."""
+"""Says within seconds that a server is silent, before a command waits for its answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POSTGRES_PORT = 5432
 
 
 async def reach_ledger(settings: Settings) -> None:
-    """Raise ``CommandError`` where the database or Kafka of the settings cannot be reached."""
+    """Raise ``CommandError`` where the database or Kafka of the settings is silent."""
     if settings.postgres_dsn is not None:
         parts = urlsplit(settings.postgres_dsn)
         with contextlib.suppress(ValueError):  # several hosts: the driver tries them
@@ -31,7 +31,7 @@ async def reach_ledger(settings: Settings) -> None:
 
 
 async def reach_api(url: str) -> None:
-    """Raise ``CommandError`` where the API at an address cannot be reached."""
+    """Raise ``CommandError`` where the API at an address is silent."""
     parts = urlsplit(url)
     if parts.hostname:
         port = parts.port or _PORTS.get(parts.scheme, 80)
@@ -39,29 +39,23 @@ async def reach_api(url: str) -> None:
 
 
 async def reach(what: str, servers: list[tuple[str, int]], setting: str) -> None:
-    """Connect to one of the servers, and say what is tried where that takes longer than a moment."""
+    """Return once a server answers or refuses; say what is tried where that takes longer than a moment.
+
+    Who refuses is asked again by the command itself, which then says what is wrong.
+    """
     named = ", ".join(f"{host}:{port}" for host, port in servers)
-    asked = {asyncio.create_task(asyncio.open_connection(*server)) for server in servers}
-    told, left, why = False, CONNECT_SECONDS, "no answer"
-    pending = asked
+    asked = [asyncio.create_task(asyncio.open_connection(*server)) for server in servers]
     try:
-        while pending and left > 0:
-            step = SILENT_SECONDS if not told else left
-            done, pending = await asyncio.wait(pending, timeout=step, return_when=asyncio.FIRST_COMPLETED)
-            for each in done:
-                if (error := each.exception()) is None:
-                    return
-                why = str(getattr(error, "strerror", None) or error)
-            if not done:
-                left -= step
-                if not told:
-                    say(f"trying {what} at {named} …", err=True)
-                    told = True
+        for seconds in (SILENT_SECONDS, CONNECT_SECONDS - SILENT_SECONDS):
+            done, _ = await asyncio.wait(asked, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if done:
+                return
+            if seconds == SILENT_SECONDS:
+                say(f"trying {what} at {named} …", err=True)
     finally:
         for each in asked:
             each.cancel()
-        for each in await asyncio.gather(*asked, return_exceptions=True):
-            if not isinstance(each, BaseException):
-                each[1].close()
-    waited = f" within {CONNECT_SECONDS:g} s" if pending else ""
-    raise CommandError(f"{what} at {named} cannot be reached{waited}: {why}; check {setting}")
+        for opened in await asyncio.gather(*asked, return_exceptions=True):
+            if not isinstance(opened, BaseException):
+                opened[1].close()
+    raise CommandError(f"{what} at {named} did not answer within {CONNECT_SECONDS:g} s; check {setting}")
