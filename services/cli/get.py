@@ -130,13 +130,13 @@ def config_kind_of(text: str) -> str | None:
     return next((kind for kind, names in CONFIG_NAMES.items() if text.lower() in names), None)
 
 
-def _parameters(kind: Kind, given: dict[str, Any], *, named: bool) -> dict[str, Any]:
+def _parameters(kind: Kind, given: dict[str, Any], names: list[str]) -> dict[str, Any]:
     found = {option: value for option, value in given.items() if value is not None}
     allowed = HISTORY_FILTERS if "history" in found and kind is Kind.SHARDS else FILTERS[kind]
-    allowed = allowed & {"namespace"} if named else allowed
+    allowed = allowed & {"namespace"} if names else allowed
     for option in found.keys() - allowed:
         takes = ", ".join(f"--{each}" for each in sorted(allowed)) or "no filter"
-        what = f"one of {kind}" if named else kind
+        what = " ".join((kind, *names))
         raise typer.BadParameter(f"--{option} does not apply to {what}; it takes {takes}")
     return found
 
@@ -324,7 +324,7 @@ def _lists(kinds: str, names: list[str], given: dict[str, Any]) -> list[Listed]:
     for each in asked:
         elsewhere = set().union(*(FILTERS[kind_of(other)] for other in asked)) - FILTERS[kind_of(each)]
         own = {option: value for option, value in given.items() if len(asked) == 1 or option not in elsewhere}
-        parameters = _parameters(kind_of(each), own, named=bool(names))
+        parameters = _parameters(kind_of(each), own, names)
         lists.append(Listed(kind_of(each), config_kind_of(each), names, parameters))
     return lists
 

@@ -20,7 +20,7 @@ from services import bootstrap
 from services.config import Settings
 from services.ports.log import CONFIG_TOPIC, Entry
 from tests.documents.commands import REPOSITORY, Command, all_commands
-from tests.integration.commands import BERTH, berth, environment, eventually, listed, up, url_of
+from tests.integration.commands import BERTH, environment, eventually, listed, up, url_of
 from tests.servers import scratch_dir
 
 SECONDS_MAX = 180
@@ -150,12 +150,6 @@ def test_a_command_that_needs_no_server_runs_as_printed(shell: Shell, command: C
 
 # ---------------------------------------------------------------------------------------- a running instance
 
-MORE = """\
-{kind: PriorityClass, apiVersion: scheduling.k8s.io/v1, metadata: {name: high}, value: 1000}
----
-{kind: Pod, metadata: {name: web-0, labels: {app: web}}, spec: {containers: [{name: c}]}}
-"""
-
 
 async def _refused_records(directory: Path) -> None:
     """Append records that no worker can read, so that there are dead letters."""
@@ -178,7 +172,6 @@ def live() -> Iterator[Shell]:
         with up(instance):
             shell.run("berth trace openb | berth apply -f - --wait --timeout 60s")
             shell.run("berth apply -f docs/examples/cluster.yaml -f docs/examples/shop.yaml")
-            assert berth(instance, "apply", "-f", "-", stdin=MORE).returncode == 0
             asyncio.run(_refused_records(instance))
             eventually(lambda: len(listed(instance, "deadletters")) >= LETTERS_COUNT)
             yield shell
