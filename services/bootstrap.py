@@ -130,10 +130,14 @@ def open_store(at: Place, settings: Settings | None = None) -> Store:
 
 
 async def check_database(at: Place, process: str) -> None:
-    """Raise ``Outdated`` or ``TooNew`` where tables are not for us, ``NotGranted`` where we lack grants."""
-    from services.adapters.postgres import revision, roles
+    """Raise ``Outdated`` or ``TooNew`` where tables are not for us, ``NotGranted`` where we lack grants.
+
+    ``AnotherLog`` is raised where the ledger was written from another log than that of the settings.
+    """
+    from services.adapters.postgres import revision, roles, which_log
 
     await revision.check_revision(at.dsn)
+    await which_log.check_log(at.dsn, is_kafka=at.kafka_bootstrap is not None)
     await roles.check_grants(at.dsn, process)
 
 
@@ -153,7 +157,9 @@ async def initialise(at: Place, shards: int | None, *, roles: bool = False) -> l
     from services.adapters.postgres import migrate, revision
     from services.adapters.postgres.rehoming import living_twice
     from services.adapters.postgres.roles import create_roles
+    from services.adapters.postgres.which_log import check_log
 
+    await check_log(at.dsn, is_kafka=at.kafka_bootstrap is not None)
     before = await migrate.current_revision(at.dsn)
     await migrate.upgrade(at.dsn)
     after = await migrate.current_revision(at.dsn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import getpass
 import os
 import socket
@@ -14,6 +15,7 @@ from services.log_format import LOG_FORMATS
 from services.parsing import (
     LOG_LEVELS,
     bootstrap,
+    directory,
     dsn,
     hosts,
     integer,
@@ -205,7 +207,7 @@ class Settings:
         some_text, "NAME", "Its name in the leases; unique.", default_worker_name, shown="host-pid"
     )
     dir: Path | None = setting(  # noqa: RUF009
-        path,
+        directory,
         "DIR",
         "Where `up` and `demo` keep the embedded server's data, this instance's address and its first key.",
         shown="user data directory",
@@ -353,6 +355,24 @@ class Settings:
         given = {name.removeprefix("kafka_"): getattr(self, name) for name in (*files, *login)}
         return KafkaAccess(tls=tls, sasl=sasl, mechanism=self.kafka_sasl_mechanism, **given)
 
+
+def unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Return a sentence per variable that begins with BERTH_ and is no setting, with the nearest name."""
+    known = {name for each in SETTINGS for name in (each.env, each.env_file) if name} | set(OTHER_VARIABLES)
+    found = []
+    for name in sorted(environ):
+        if name.startswith("BERTH_") and name not in known and environ[name]:
+            stems = sorted(each.removeprefix("BERTH_") for each in known)
+            close = difflib.get_close_matches(name.removeprefix("BERTH_"), stems, 1)
+            meant = (
+                f"; did you mean BERTH_{close[0]}?" if close else "; `berth --help-all` lists all settings"
+            )
+            found.append(f"{name} is no setting and has no effect{meant}")
+    return found
+
+
+OTHER_VARIABLES = ("BERTH_KAFKA_JARS",)
+"""What is read elsewhere: where `berth serve-dev kafka` finds the broker."""
 
 SETTINGS = tuple(Setting(field.name, *field.metadata["setting"]) for field in dataclasses.fields(Settings))
 """All settings, in the order in which they are shown."""

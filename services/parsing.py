@@ -135,3 +135,14 @@ def key(text: str) -> str:
 
 def path(text: str) -> Path:
     return Path(some_text(text)).expanduser().absolute()
+
+
+def directory(text: str) -> Path:
+    """Read a path at which there is a directory, or nothing yet."""
+    found = path(text)
+    for each in (found, *found.parents):
+        if each.is_dir():
+            break
+        if each.exists():
+            raise ValueError(f"{'it' if each == found else each} is a file; a directory is allowed")
+    return found

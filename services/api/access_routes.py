@@ -13,10 +13,11 @@ from services.api.caller import caller_of
 from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
-from services.api.formats import cursor, instant, parse_access, parse_instant
+from services.api.formats import cursor, instant, parse_access
 from services.api.routes import Cursor, Limit
 from services.codec.seal import of_key
 from services.ports.access import Access, AccessFilter
+from services.times import moment_ms
 
 
 class EventSpan(Struct, kw_only=True):
@@ -86,16 +87,22 @@ def access_routes(deps: Deps) -> APIRouter:
             str | None, Query(description="Only with the keys of this name", max_length=253)
         ] = None,
         status: Annotated[int | None, Query(ge=0, le=599, description="Only with this status")] = None,
-        since: Annotated[str | None, Query(description="At or after (RFC 3339, the API's clock)")] = None,
-        until: Annotated[str | None, Query(description="Before (RFC 3339, the API's clock)")] = None,
+        since: Annotated[
+            str | None,
+            Query(description="At or after (the API's clock): 1h is an hour ago; 03:17, a day, RFC 3339"),
+        ] = None,
+        until: Annotated[
+            str | None,
+            Query(description="Before (the API's clock): 1h is an hour ago; 03:17, a day, RFC 3339"),
+        ] = None,
     ) -> Response:
         if caller_of(request).namespaces is not None:
             raise ApiError("forbidden", "the access log is of all namespaces; this key is limited to some")
         which = AccessFilter(
             caller=None if key is None else of_key(key),
             status=status,
-            since_ms=parse_instant("since", since) if since else None,
-            until_ms=parse_instant("until", until) if until else None,
+            since_ms=moment_ms("since", since) if since else None,
+            until_ms=moment_ms("until", until) if until else None,
         )
         rows = await deps.store.accesses(which, limit, parse_access(cursor) if cursor else None)
         following = _cursor(rows[-1]) if len(rows) == limit else None

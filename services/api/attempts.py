@@ -8,10 +8,11 @@ from typing import NamedTuple
 from domain.model.decisions import Outcome
 from services.api.answers_decisions import Decision, PodAttempts, RefusedAttempts
 from services.api.explanation import decision_of
-from services.api.formats import instant, parse_instant, row_id
+from services.api.formats import instant, row_id
 from services.phrases import plural, reasons_in_words
 from services.ports.ledger import GroupAttempts
 from services.ports.store import Store
+from services.times import moment_ms
 
 DECISIONS_MAX = 1000
 _REFUSALS = (
@@ -89,7 +90,7 @@ def _promised(state: str, past: Sequence[Decision]) -> str:
 
 
 def _decided_ms(decision: Decision) -> int:
-    return parse_instant("decided_at", decision.decided_at)
+    return moment_ms("decided_at", decision.decided_at)
 
 
 def _waits(decisions: Sequence[Decision]) -> Iterator[_Wait]:

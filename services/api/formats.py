@@ -50,19 +50,6 @@ def stamp(at: datetime.datetime | None) -> str | None:
     return None if at is None else at.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")
 
 
-def parse_instant(path: str, text: str) -> int:
-    """Return milliseconds since the epoch of an RFC 3339 time."""
-    try:
-        at = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        raise FieldError(
-            path, f"{shown(text)} is not an RFC 3339 time such as 2026-01-31T08:00:00Z"
-        ) from None
-    if at.tzinfo is None:
-        raise FieldError(path, f"{shown(text)} has no offset; end it with Z for UTC")
-    return int(at.timestamp() * 1000)
-
-
 def row_id(shard: int, seq: int) -> str:
     """Return the id of what a shard has numbered: a decision, a cycle, a dead letter."""
     return f"{shard}-{seq}"

@@ -9,16 +9,17 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from domain.model.decisions import Outcome
 from domain.model.errors import FieldError
 from domain.model.validation import shown
-from services.api import answers, answers_decisions, attempts, explanation, views
+from services.api import answers, answers_decisions, attempts, explanation, leaving, views
 from services.api.caller import caller_of
 from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
-from services.api.formats import parse_instant, parse_row_id, parse_signature
+from services.api.formats import parse_row_id, parse_signature
 from services.ports.store import DecisionFilter, PodFilter, Store
+from services.times import moment_ms
 
 NAME_MAX = 253
-_TIME_MAX = 64
+TIME_MAX = 64
 
 Limit = Annotated[int, Query(ge=1, le=1000, description="Items per page at most")]
 Cursor = Annotated[str | None, Query(description="`next` of the page before", max_length=2000)]
@@ -35,7 +36,11 @@ GangGiven = Annotated[
     str | None, Query(description="Only pods of this gang: namespace/name", max_length=2 * NAME_MAX + 1)
 ]
 Since = Annotated[
-    str | None, Query(description="Decided at or after (RFC 3339, log time)", max_length=_TIME_MAX)
+    str | None,
+    Query(
+        description="Decided at or after (log time): 1h is an hour ago; 03:17, a day, RFC 3339",
+        max_length=TIME_MAX,
+    ),
 ]
 Signature = Annotated[str | None, Query(description="Only this equivalence group, hex", max_length=32)]
 ShardNumber = Annotated[int | None, Query(ge=0, le=1 << 20, description="Only this shard")]
@@ -128,10 +133,14 @@ def object_routes(deps: Deps) -> APIRouter:
         namespace: PodNamespace,
         name: PodName,
         at: Annotated[
-            str | None, Query(description="Only what held then (RFC 3339, log time)", max_length=_TIME_MAX)
+            str | None,
+            Query(
+                description="Only what held then (log time): 1h is an hour ago; 03:17, a day, RFC 3339",
+                max_length=TIME_MAX,
+            ),
         ] = None,
     ) -> Response:
-        at_ms = parse_instant("at", at) if at else None
+        at_ms = moment_ms("at", at) if at else None
         sees_all = caller_of(request).namespaces is None
         store = seen_store(deps, request)
         answer = await attempts.show_attempts(store, namespace, name, at_ms, sees_all=sees_all)
@@ -163,7 +172,11 @@ def decision_routes(deps: Deps) -> APIRouter:
         ] = None,
         since: Since = None,
         until: Annotated[
-            str | None, Query(description="Decided before (RFC 3339, log time)", max_length=_TIME_MAX)
+            str | None,
+            Query(
+                description="Decided before (log time): 1h is an hour ago; 03:17, a day, RFC 3339",
+                max_length=TIME_MAX,
+            ),
         ] = None,
         order: Annotated[
             str, Query(description="oldest or newest first", pattern="^(oldest|newest)$")
@@ -183,8 +196,8 @@ def decision_routes(deps: Deps) -> APIRouter:
             signature=parse_signature(signature) if signature else None,
             profile=profile,
             profile_revision=revision,
-            since_ms=parse_instant("since", since) if since else None,
-            until_ms=parse_instant("until", until) if until else None,
+            since_ms=moment_ms("since", since) if since else None,
+            until_ms=moment_ms("until", until) if until else None,
         )
         store = seen_store(deps, request, namespace)
         newest_first = order == "newest"
@@ -214,9 +227,7 @@ def state_routes(deps: Deps) -> APIRouter:
     )
     async def explain(request: Request, id: RowId) -> Response:
         shard, seq = parse_row_id(id)
-        return found_answer(
-            await explanation.explain(seen_store(deps, request), shard, seq), f"decision {id}"
-        )
+        return found_answer(await leaving.explain(seen_store(deps, request), shard, seq), f"decision {id}")
 
     @router.get("/v1/pending", responses=answering(answers.PendingPage), summary="List what waits, and why")
     async def pending(

@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from services.cli import output
-from services.cli.options import CLIENT, with_settings
+from services.cli.options import CLIENT, check_times, with_settings
 from services.cli.output import Column, Format, Json, Output
 from services.cli.tables import moment
 from services.config import Settings
+from services.times import TIMES
 
 
 def _spans(item: Json) -> str:
@@ -47,14 +48,15 @@ async def accesses(
         int | None,
         typer.Option("--status", min=0, max=599, help="Only with this one; 401: failed logins."),
     ] = None,
-    since: Annotated[str | None, typer.Option("--since", help="At or after this time (RFC 3339).")] = None,
-    until: Annotated[str | None, typer.Option("--until", help="Before this time (RFC 3339).")] = None,
+    since: Annotated[str | None, typer.Option("--since", help=f"At or after this time: {TIMES}.")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Before this time.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 100,
     form: Output = Format.TABLE,
 ) -> None:
     """List who asked the API for what, the latest first; failed logins too."""
     from services.cli.source import fetch_all, open_source
 
+    check_times(since=since, until=until)
     async with open_source(settings) as source:
         found = await fetch_all(
             source, "/v1/accesses", limit, key=key, status=status, since=since, until=until

@@ -13,8 +13,9 @@ from typer.core import TyperCommand
 
 from services.cli import options
 from services.cli.get import split_pod
-from services.cli.options import CLIENT, CommandError, with_settings
+from services.cli.options import CLIENT, CommandError, some, with_settings
 from services.cli.terminal import echo
+from services.cli.told import Told, print_waiting
 from services.config import Settings
 from services.phrases import plural
 
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from services.plan.kinds import Skipped
     from services.plan.notices import Notices
 
-ERRORS_SHOWN_MAX = 20
+QUICKLY = "3s"
+"""How long a command waits by itself for decisions, to name the pods that wait."""
+WITHOUT_NAMESPACE = ("Node", "NodeUsage", "SchedulingProfile")
 
 Files = Annotated[
     list[str] | None,
@@ -71,10 +74,16 @@ _OBJECTS = {
 }
 
 
+Namespace = Annotated[
+    str | None, typer.Option("-n", "--namespace", help="The namespace of objects that name none.")
+]
+
+
 @with_settings(*CLIENT)
 async def apply(
     settings: Settings,
     files: Files = None,
+    namespace: Namespace = None,
     wait: Annotated[
         Wait | None,
         typer.Option(help="Return when all is folded (--wait alone), or decided, with the decisions."),
@@ -88,11 +97,11 @@ async def apply(
     Lists of kubectl and a KubeSchedulerConfiguration are taken too. Kinds that say nothing about where pods
     go are skipped and counted; so are workloads, which a controller turns into pods (`berth plan` does).
     Nothing is sent unless everything is valid; a stream of JSON lines on standard input is checked and sent
-    in chunks as it comes.
+    in chunks as it comes. Prints a line for each object, then the pods that wait, with the reason.
     """
     if not files:
         raise typer.BadParameter("name a file with -f FILE, or -f - for standard input")
-    await _send(settings, _chunks(files, "ADDED"), wait, timeout)
+    await _send(settings, _chunks(files, "ADDED", namespace), wait, timeout)
 
 
 @with_settings(*CLIENT)
@@ -103,25 +112,26 @@ async def delete(
         str | None, typer.Argument(metavar="NAME", help="Pod NAMESPACE/NAME, node or profile.")
     ] = None,
     files: Files = None,
+    namespace: Namespace = None,
 ) -> None:
     """Delete a pod, a node or a profile by name, or all objects of a file."""
     if bool(files) == (kind is not None) or (kind is not None) != (name is not None):
         raise typer.BadParameter("say what: `pod NAMESPACE/NAME`, `node NAME`, `profile NAME`, or `-f FILE`")
     if kind is None or name is None:
-        await _send(settings, _chunks(files or [], "DELETED"))
+        await _send(settings, _chunks(files or [], "DELETED", namespace))
         return
     where = [f"/v1/{kind}s", name]
     metadata = {"name": name}
     if kind is Deleted.POD:
-        namespace, pod = split_pod(name)
-        metadata = {"namespace": namespace, "name": pod}
-        where[1:] = [namespace, pod]
+        of, pod = split_pod(name, namespace)
+        metadata = {"namespace": of, "name": pod}
+        where[1:] = [of, pod]
     api_version, object_kind = _OBJECTS[kind]
     thing = {"apiVersion": api_version, "kind": object_kind, "metadata": metadata}
     await _send_deletion(settings, {"type": "DELETED", "object": thing}, where)
 
 
-def _chunks(files: list[str], event_type: str) -> Iterator[list[Any]]:
+def _chunks(files: list[str], event_type: str, namespace: str | None = None) -> Iterator[list[Any]]:
     """Return checked events, chunk by chunk; all files are checked before the first chunk."""
     from services.cli import documents
     from services.codec.gateway import Gateway
@@ -129,12 +139,15 @@ def _chunks(files: list[str], event_type: str) -> Iterator[list[Any]]:
     from services.plan.notices import Notices
 
     gateway, skipped, notices, sent = Gateway(), Skipped(), Notices(), 0
-    ready = [
-        _checked(gateway, documents.read_file(name, event_type), skipped, notices, 0)
-        for name in files
-        if name != "-"
-    ]
+    ready, wrong = [], list[str]()
+    for name in files:
+        if name != "-":
+            of_file: list[str] = []
+            found = _in_namespace(documents.read_file(name, event_type, of_file), namespace, of_file)
+            ready.append(_checked(gateway, found, skipped, notices, of_file))
+            wrong += documents.in_order(of_file)
     options.warn(notices.lines())
+    _refuse(wrong, 0)
     for events in filter(None, ready):
         yield events
         sent += len(events)
@@ -146,8 +159,9 @@ def _chunks(files: list[str], event_type: str) -> Iterator[list[Any]]:
             raise CommandError(f"{error}\n{_fate(sent)}") from None
         if chunk is None:
             break
-        events = _checked(gateway, chunk, skipped, notices, sent)
+        events = _checked(gateway, _in_namespace(chunk, namespace, wrong), skipped, notices, wrong)
         options.warn(notices.lines())
+        _refuse(wrong, sent)
         if events:
             yield events
             sent += len(events)
@@ -162,15 +176,42 @@ def _fate(sent: int) -> str:
     return f"{fate}; correct the input and apply it again"
 
 
+def _refuse(wrong: list[str], sent: int) -> None:
+    if wrong:
+        raise CommandError("\n".join([*some(wrong), _fate(sent)]))
+
+
+def _in_namespace(found: Iterable[Document], namespace: str | None, wrong: list[str]) -> Iterator[Document]:
+    """Yield documents; manifests that name no namespace get this one."""
+    from domain.model.config import OF_CLUSTER
+    from services.cli import documents
+
+    for document in found:
+        thing = document.event.get("object") if isinstance(document.event, dict) else None
+        meta = thing.get("metadata") if isinstance(thing, dict) else None
+        if (
+            namespace is None
+            or not isinstance(thing, dict)
+            or not isinstance(meta, dict)
+            or thing.get("kind") in (*OF_CLUSTER, *WITHOUT_NAMESPACE)
+        ):
+            yield document
+        elif meta.get("namespace") in (None, namespace):
+            full = {**thing, "metadata": {**meta, "namespace": namespace}}
+            yield document._replace(event={**document.event, "object": full})
+        else:
+            where = f"{document.place}{documents.named(document.event)}"
+            wrong.append(f"{where}: metadata.namespace: is another than -n {namespace}; give one of the two")
+
+
 def _checked(
-    gateway: Gateway, found: Iterable[Document], skipped: Skipped, notices: Notices, sent: int
+    gateway: Gateway, found: Iterable[Document], skipped: Skipped, notices: Notices, wrong: list[str]
 ) -> list[Any]:
-    """Return the events of the documents that are of use. One error names everything that is wrong."""
+    """Return the events of the documents that are of use; ``wrong`` collects all that is wrong."""
     from domain.model.errors import FieldError
     from services.cli import documents
     from services.plan.spelling import ignored, unknown_fields
 
-    wrong: list[str] = []
     events: list[Any] = []
     warnings: list[str] = []
     for document in documents.usable(found, skipped, warnings, workloads=False):
@@ -188,14 +229,7 @@ def _checked(
             where = f"{document.place}{documents.named(document.event)}"
             warnings += [f"{where}: {ignored(*slip)}" for slip in unknown_fields(document.event["object"])]
     options.warn(warnings)
-    if wrong:
-        raise CommandError("\n".join([*_some(wrong), _fate(sent)]))
     return events
-
-
-def _some(wrong: list[str]) -> list[str]:
-    more = len(wrong) - ERRORS_SHOWN_MAX
-    return wrong[:ERRORS_SHOWN_MAX] + ([f"and {more} more"] if more > 0 else [])
 
 
 async def _send_deletion(settings: Any, event: dict[str, Any], where: list[str]) -> None:
@@ -221,21 +255,28 @@ async def _send(
     first = next(chunks, None)  # all files are read and checked before anything is opened
     if first is None:
         raise CommandError("there is nothing in the input; write at least one manifest or event")
+    told, accepted, duplicates, decided = Told(), 0, 0, list[dict[str, Any]]()
     async with open_source(settings) as source:
-        accepted = duplicates = 0
+        quick = {} if waiting or await _missing_workers(source) else {"wait": QUICKLY, "until": "decided"}
         while first is not None:
+            known = await told.before(source, first)
             try:
-                sums = await send_events(source, first, **waiting)
+                sums = await send_events(source, first, **(waiting or (quick if known else {})))
             except Refused as refused:
                 before = accepted + duplicates + refused.sent_count
-                raise CommandError("\n".join([*_some(refused.reasons), _fate(before)])) from None
+                raise CommandError("\n".join([*some(refused.reasons), _fate(before)])) from None
             accepted += sums["accepted"]
             duplicates += sums["duplicates"]
+            told.sent(first, known)
+            decided += sums["decisions"]
             if waiting:
                 _show_fate(sums, timeout, "" if sums["folded"] else await _missing_workers(source))
             first = next(chunks, None)
-        known = f", {duplicates} known already" if duplicates else ""
-        echo(f"{plural(accepted, 'event')} sent{known}", err=True)
+        told.end()
+        if not waiting:
+            print_waiting(decided)
+        known_already = f", {duplicates} known already" if duplicates else ""
+        echo(f"{plural(accepted, 'event')} sent{known_already}", err=True)
         if not waiting:
             await _warn_without_worker(source)
 
@@ -264,7 +305,7 @@ def _show_fate(sums: dict[str, Any], timeout: str, missing: str) -> None:
         )
     refused = [f"{each['topic']}: {each['path']}: {each['message']}" for each in sums["deadletters"]]
     if refused:
-        raise CommandError("\n".join(["refused by the worker:", *refused[:ERRORS_SHOWN_MAX]]))
+        raise CommandError("\n".join(["refused by the worker:", *refused[: options.ERRORS_SHOWN_MAX]]))
 
 
 async def _warn_without_worker(source: Any) -> None:

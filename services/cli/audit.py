@@ -12,9 +12,11 @@ import typer
 
 from services.cli.options import PLACE, with_settings
 from services.cli.output import say
+from services.cli.reaching import reach_ledger
 from services.cli.terminal import echo
 from services.config import Settings
 from services.phrases import plural
+from services.times import TIMES, moment_ms
 
 if TYPE_CHECKING:
     from services.ports.audit import Audit
@@ -34,7 +36,7 @@ class AuditFormat(enum.StrEnum):
 async def audit(
     settings: Settings,
     since: Annotated[
-        str | None, typer.Option("--since", help="Only of what was recorded since then (RFC 3339).")
+        str | None, typer.Option("--since", help=f"Only of what was recorded since then: {TIMES}.")
     ] = None,
     everything: Annotated[bool, typer.Option("--full", help="Of all history that is kept.")] = False,
     topic: Annotated[
@@ -58,12 +60,12 @@ async def audit(
     """
     from services import bootstrap
     from services.api.answers_audit import audit_answer
-    from services.api.formats import parse_instant
 
     begun = None
     if since is not None:
-        at_ms = parse_instant("--since", since)
+        at_ms = moment_ms("--since", since)
         begun = datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC)
+    await reach_ledger(settings)
     async with bootstrap.place(settings, join=True) as at:
         found = await bootstrap.audit(
             at, begun, reporter(), everything=everything, topic=topic, unconfirmed_seconds=unconfirmed

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import queue
+import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator
@@ -35,23 +36,49 @@ class Document(NamedTuple):
     wrapped: bool  # it was a manifest, so users see paths without ``object.``
 
 
-def read_file(name: str, event_type: str) -> list[Document]:
+def read_file(name: str, event_type: str, wrong: list[str] | None = None) -> list[Document]:
     """Read all documents of a file.
+
+    With ``wrong`` it collects what is wrong, and goes on with the next document where the text lets it.
 
     Raises
     ------
     CommandError
         The file does not read; the message says where.
     """
-    return [
-        document
-        for number, value in enumerate(read_values(name), start=1)
-        if value is not None
-        for document in expand(value, f"{name}, document {number}", event_type)
-    ]
+    found: list[Document] = []
+    try:
+        for number, value in enumerate(read_values(name, wrong), start=1):
+            if value is not None:
+                found += _expanded(value, f"{name}, document {number}", event_type, wrong)
+    except CommandError as error:
+        if wrong is None:
+            raise
+        wrong.append(str(error))
+    return found
 
 
-def read_values(name: str) -> list[Any]:
+def in_order(wrong: Iterable[str]) -> list[str]:
+    """Return what is wrong with a file in the order of its documents."""
+
+    def number(text: str) -> int:
+        found = re.search(r", document (\d+)", text)
+        return int(found[1]) if found else 0
+
+    return sorted(wrong, key=number)
+
+
+def _expanded(value: Any, place: str, event_type: str, wrong: list[str] | None) -> list[Document]:
+    try:
+        return list(expand(value, place, event_type))
+    except CommandError as error:
+        if wrong is None:
+            raise
+        wrong.append(str(error))
+        return []
+
+
+def read_values(name: str, wrong: list[str] | None = None) -> list[Any]:
     """Read a file document by document, without interpreting it; - is standard input.
 
     Raises
@@ -64,7 +91,7 @@ def read_values(name: str) -> list[Any]:
         data = stdin().read() if name == "-" else path.read_bytes()
     except OSError as error:
         raise CommandError(f"{name}: {error.strerror or error}; name a file, or - for stdin") from None
-    return list(_values(_text(name, data), name, path.suffix.lower()))
+    return list(_values(_text(name, data), name, path.suffix.lower(), wrong))
 
 
 def read_stream(stream: BinaryIO, event_type: str) -> Iterator[list[Document]]:
@@ -153,7 +180,8 @@ def _documents(text: str, name: str, suffix: str, event_type: str) -> Iterator[D
             yield from expand(value, f"{name}, document {number}", event_type)
 
 
-def _values(text: str, name: str, suffix: str) -> Iterator[Any]:
+def _values(text: str, name: str, suffix: str, wrong: list[str] | None = None) -> Iterator[Any]:
+    """Yield documents; where one is no JSON ``wrong`` says it, if given, and None stands for it."""
     as_json = suffix in (".json", ".jsonl", ".ndjson")
     if not as_json and suffix not in (".yaml", ".yml"):
         as_json = text.lstrip()[:1] in ("{", "[")
@@ -164,7 +192,11 @@ def _values(text: str, name: str, suffix: str) -> Iterator[Any]:
             yield plain.of(value, "")
         except FieldError as error:
             where = f"{error.path.lstrip('.')}: " if error.path else ""
-            raise CommandError(f"{name}, document {number}: {where}{error.message}") from None
+            said = f"{name}, document {number}: {where}{error.message}"
+            if wrong is None or error.message == _TOO_MANY:
+                raise CommandError(said) from None
+            wrong.append(said)
+            yield None
         except RecursionError:
             raise CommandError(f"{name}: nested too deeply to be an object of Kubernetes") from None
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 import enum
-import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -12,12 +10,13 @@ import typer
 
 from services.cli import output
 from services.cli.get import split_pod
-from services.cli.options import CLIENT, with_settings
+from services.cli.options import CLIENT, check_times, with_settings
 from services.cli.output import Column, Format, Output
 from services.cli.tables import REASON
 from services.cli.terminal import echo
 from services.config import Settings
 from services.phrases import devices_in_words, parts_in_words, reasons_in_words
+from services.times import TIMES
 
 CANDIDATES = (
     Column("NODE", lambda item: item["node"]),
@@ -72,9 +71,12 @@ async def explain(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="NAMESPACE/NAME of the pod, or the decision's id: 0-17.")
     ],
+    namespace: Annotated[
+        str | None, typer.Option("-n", "--namespace", help="Namespace of the pod; without it, `default`.")
+    ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", help="Why the pod was refused then: 14:00 (the last one, UTC), or RFC 3339."),
+        typer.Option("--at", help=f"Why the pod was refused then: {TIMES}."),
     ] = None,
     form: Output = Format.TABLE,
 ) -> None:
@@ -83,14 +85,14 @@ async def explain(
 
     if at is not None and kind is not Explained.POD:
         raise typer.BadParameter("--at is for pods; a decision has its own time")
-    pod = split_pod(name) if kind is Explained.POD else ("", "")
-    moment = None if at is None else at_moment(at, datetime.datetime.now(datetime.UTC))
+    check_times(at=at)
+    pod = split_pod(name, namespace) if kind is Explained.POD else ("", "")
     async with open_source(settings) as source:
         if kind is Explained.DECISION:
             answer = await fetch(source, target("/v1/decisions", name, "explanation"))
             show: Callable[[dict[str, Any]], None] = print_explanation
-        elif moment is not None:
-            answer = await fetch(source, target("/v1/pods", *pod, "attempts", at=moment))
+        elif at is not None:
+            answer = await fetch(source, target("/v1/pods", *pod, "attempts", at=at))
             show = _print_attempts
         else:
             answer = await explained(source, *pod)
@@ -101,19 +103,6 @@ async def explain(
         output.print_yaml(answer)
     else:
         show(answer)
-
-
-def at_moment(text: str, now: datetime.datetime) -> str:
-    """Return the latest moment at which it was ``14:00`` (UTC); return any other text as it is."""
-    if not re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text):
-        return text
-    hour, minute, second = map(int, (text + ":0").split(":")[:3])
-    try:
-        moment = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
-    except ValueError:
-        raise typer.BadParameter(f"--at: {text!r} is no time of day") from None
-    moment -= datetime.timedelta(days=moment > now)
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 async def explained(source: Any, namespace: str, name: str) -> dict[str, Any]:

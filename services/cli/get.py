@@ -5,17 +5,19 @@ from __future__ import annotations
 import difflib
 import enum
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from domain.model.config import OF_CLUSTER
-from services.cli import output
 from services.cli.labels import labels_filter
-from services.cli.options import CLIENT, CommandError, with_settings
-from services.cli.output import Format, Json, Output
+from services.cli.options import CLIENT, CommandError, check_times, with_settings
+from services.cli.output import Json
+from services.cli.shapes import Shape, Shaped, SortBy, print_document, print_list, shape_of, sorted_by
 from services.cli.tables import TABLES
+from services.cli.terminal import echo
 from services.config import Settings
+from services.times import TIMES
 
 if TYPE_CHECKING:
     from services.cli.source import Source
@@ -33,6 +35,7 @@ class Kind(enum.StrEnum):
     PROFILES = "profiles"
     CONFIG = "config"
     SHARDS = "shards"
+    WORKERS = "workers"
     DEADLETTERS = "deadletters"
 
 
@@ -60,8 +63,22 @@ OTHER_NAMES: dict[Kind, tuple[str, ...]] = {
     Kind.PROFILES: ("profile", "prof"),
     Kind.CONFIG: tuple(name for names in CONFIG_NAMES.values() for name in names),
     Kind.SHARDS: ("shard",),
+    Kind.WORKERS: ("worker",),
     Kind.DEADLETTERS: ("deadletter", "dl"),
 }
+NAMES: dict[Kind, Callable[[Json], str]] = {
+    Kind.NODES: lambda item: f"node/{item['name']}",
+    Kind.PODS: lambda item: f"pod/{item['namespace']}/{item['name']}",
+    Kind.DECISIONS: lambda item: f"decision/{item['id']}",
+    Kind.NOMINATIONS: lambda item: f"pod/{item['namespace']}/{item['name']}",
+    Kind.GANGS: lambda item: f"gang/{item['namespace']}/{item['name']}",
+    Kind.PROFILES: lambda item: f"profile/{item['name']}",
+    Kind.CONFIG: lambda item: "/".join(filter(None, (item["kind"].lower(), item["namespace"], item["name"]))),
+    Kind.SHARDS: lambda item: f"shard/{item['shard']}",
+    Kind.WORKERS: lambda item: f"worker/{item['name']}",
+    Kind.DEADLETTERS: lambda item: f"deadletter/{item['id']}",
+}
+"""What `-o name` prints, and `berth get` takes again. Groups of pending pods have no name."""
 FILTERS: dict[Kind, frozenset[str]] = {
     Kind.NODES: frozenset({"name", "selector"}),
     Kind.PODS: frozenset({"namespace", "node", "phase", "selector", "gang"}),
@@ -85,9 +102,11 @@ FILTERS: dict[Kind, frozenset[str]] = {
     Kind.GANGS: frozenset({"namespace"}),
     Kind.PROFILES: frozenset(),
     Kind.CONFIG: frozenset({"namespace"}),
-    Kind.SHARDS: frozenset(),
+    Kind.SHARDS: frozenset({"shard", "history"}),
+    Kind.WORKERS: frozenset({"since"}),
     Kind.DEADLETTERS: frozenset(),
 }
+HISTORY_FILTERS = frozenset({"shard", "since", "until", "history"})
 SORTED_BY: dict[Kind, Callable[[Json], Any]] = {
     Kind.NODES: lambda item: item["name"],
     Kind.PODS: lambda item: (item["namespace"], item["name"]),
@@ -111,12 +130,13 @@ def config_kind_of(text: str) -> str | None:
     return next((kind for kind, names in CONFIG_NAMES.items() if text.lower() in names), None)
 
 
-def _parameters(kind: Kind, name: str | None, given: dict[str, Any]) -> dict[str, Any]:
+def _parameters(kind: Kind, given: dict[str, Any], names: list[str]) -> dict[str, Any]:
     found = {option: value for option, value in given.items() if value is not None}
-    allowed = FILTERS[kind] if name is None else FILTERS[kind] & {"namespace"}
+    allowed = HISTORY_FILTERS if "history" in found and kind is Kind.SHARDS else FILTERS[kind]
+    allowed = allowed & {"namespace"} if names else allowed
     for option in found.keys() - allowed:
         takes = ", ".join(f"--{each}" for each in sorted(allowed)) or "no filter"
-        what = kind if name is None else f"{kind} {name}"
+        what = " ".join((kind, *names))
         raise typer.BadParameter(f"--{option} does not apply to {what}; it takes {takes}")
     return found
 
@@ -144,27 +164,35 @@ async def _one(
                 if str(item["shard"]) == name:
                     return item
             raise CommandError(f"shard {name} is not known here")
+        case Kind.WORKERS:
+            for item in await fetch_all(source, "/v1/workers", None):
+                if item["name"] == name:
+                    return item
+            raise CommandError(
+                f"worker {name} was not heard of for an hour; see `berth get workers --since 1d`"
+            )
         case Kind.NOMINATIONS:
             raise typer.BadParameter("nominations have no names; see `berth get pods NAMESPACE/NAME`")
         case Kind.PENDING:
             raise typer.BadParameter("groups of pending pods have no names; leave the name out")
 
 
-KindName = Annotated[
+KindNames = Annotated[
     str,
     typer.Argument(
         metavar="KIND",
-        help="nodes, pods, decisions, pending, nominations, gangs, profiles, config, shards or deadletters; "
-        "or `po`; of config also namespaces, services, priorityclasses and so on.",
+        help="nodes, pods, decisions, pending, nominations, gangs, profiles, config, shards, workers or "
+        "deadletters; `po` or `po,no` too; of config also namespaces, services, priorityclasses and so on.",
     ),
 ]
-ItemName = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="Only this one: a name, NAMESPACE/NAME or an id.")
+ItemNames = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME…", help="Only these: a name, NAMESPACE/NAME or an id.")
 ]
 Namespace = Annotated[
     str | None,
     typer.Option("-n", "--namespace", help="Only this namespace (pods, gangs, decisions, …)."),
 ]
+AllNamespaces = Annotated[bool, typer.Option("-A", "--all-namespaces", help="All namespaces, as without -n.")]
 Selector = Annotated[
     str | None,
     typer.Option(
@@ -180,7 +208,9 @@ Outcome = Annotated[str | None, typer.Option("--outcome", help="Only decisions w
 PodName = Annotated[str | None, typer.Option("--pod", help="Only decisions about NAMESPACE/NAME.")]
 PartOfName = Annotated[str | None, typer.Option("--name", help="Only nodes whose name contains this.")]
 GangName = Annotated[str | None, typer.Option("--gang", help="Only pods of the gang NAMESPACE/NAME.")]
-Shard = Annotated[int | None, typer.Option("--shard", min=0, help="Only this shard (decisions, pending).")]
+Shard = Annotated[
+    int | None, typer.Option("--shard", min=0, help="Only this shard (decisions, pending, history).")
+]
 Signature = Annotated[
     str | None, typer.Option("--signature", help="Only decisions of this equivalence group.")
 ]
@@ -191,21 +221,42 @@ Revision = Annotated[
     int | None, typer.Option("--revision", min=1, help="Only decisions by this revision of --profile.")
 ]
 Since = Annotated[
-    str | None, typer.Option("--since", help="Only decisions at or after this time (RFC 3339).")
+    str | None,
+    typer.Option("--since", metavar="TIME", help=f"Only at or after (decisions, workers, history): {TIMES}."),
 ]
-Until = Annotated[str | None, typer.Option("--until", help="Only decisions before this time (RFC 3339).")]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="TIME", help="Only before this time (decisions, history).")
+]
+History = Annotated[
+    bool, typer.Option("--history", help="Who owned which shard when, the latest first (shards).")
+]
 Newest = Annotated[bool, typer.Option("--newest", help="Latest decisions first.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many; all without it.")]
 Watched = Annotated[bool, typer.Option("-w", "--watch", help="Then also print what changes, until Ctrl-C.")]
 
 
+class Listed(NamedTuple):
+    """One of the lists that `berth get` is asked for."""
+
+    kind: Kind
+    config_kind: str | None
+    names: list[str]
+    parameters: dict[str, Any]
+
+    @property
+    def table(self) -> str:
+        """The name of its table, and of its path in the API."""
+        return "owners" if "history" in self.parameters else self.kind.value
+
+
 @with_settings(*CLIENT)
 async def get(
     settings: Settings,
-    kind_name: KindName,
-    item_name: ItemName = None,
-    form: Output = Format.TABLE,
+    kinds: KindNames,
+    names: ItemNames = None,
+    form: Shaped = "table",
     namespace: Namespace = None,
+    all_namespaces: AllNamespaces = False,
     selector: Selector = None,
     node: NodeName = None,
     phase: Phase = None,
@@ -219,57 +270,122 @@ async def get(
     revision: Revision = None,
     since: Since = None,
     until: Until = None,
+    history: History = False,
     newest: Newest = False,
+    sort_by: SortBy = None,
     limit: Limit = None,
     watched: Watched = False,
 ) -> None:
-    """List nodes, pods, decisions, pending groups, configuration and more, or show one of them."""
-    kind, config_kind = kind_of(kind_name), config_kind_of(kind_name)
-    parameters = _parameters(
-        kind,
-        item_name,
-        {
-            "namespace": namespace,
-            "selector": selector,
-            "node": node,
-            "phase": phase,
-            "gang": gang,
-            "outcome": outcome,
-            "pod": pod,
-            "name": name,
-            "shard": shard,
-            "signature": signature,
-            "profile": profile,
-            "revision": revision,
-            "since": since,
-            "until": until,
-            "order": "newest" if newest else None,
-        },
-    )
-    if watched and kind is Kind.DECISIONS and (item_name or newest):
-        raise typer.BadParameter("--watch prints decisions as they come; leave the id and --newest out")
-    keep = labels_filter(parameters.pop("selector", None))
+    """List nodes, pods, decisions, pending groups, configuration and more, or show some of them."""
+    given = {
+        "namespace": namespace,
+        "selector": selector,
+        "node": node,
+        "phase": phase,
+        "gang": gang if gang is None else "/".join(split_pod(gang, namespace, "gang")),
+        "outcome": outcome,
+        "pod": pod,
+        "name": name,
+        "shard": shard,
+        "signature": signature,
+        "profile": profile,
+        "revision": revision,
+        "since": since,
+        "until": until,
+        "history": history or None,
+        "order": "newest" if newest else None,
+    }
+    if all_namespaces and (namespace is not None or names):
+        raise typer.BadParameter("-A means all namespaces; leave -n and names out")
+    check_times(since=since, until=until)
+    shape, lists = shape_of(form), _lists(kinds, names or [], given)
+    _check_form(lists, shape, watched=watched)
 
-    from services.cli.source import fetch_all, open_source
+    from services.cli.source import open_source
 
     async with open_source(settings) as source:
-
-        async def items() -> list[Json]:
-            if item_name is not None:
-                return [await _one(source, kind, item_name, namespace, config_kind)]
-            found = await fetch_all(source, f"/v1/{kind}", limit, keep, kind=config_kind, **parameters)
-            return sorted(found, key=SORTED_BY[kind]) if kind in SORTED_BY else found
-
         if watched:
-            from services.cli.watch import watch_decisions, watch_list
+            await _watch(source, lists[0], shape, limit)
+        found = [await _items(source, each, namespace, limit) for each in lists]
+    if sort_by is not None:
+        found = [sorted_by(items, sort_by) for items in found]
+    _print(lists, found, shape)
 
-            if kind is Kind.DECISIONS:
-                await watch_decisions(source, parameters, limit, form)
-            await watch_list(kind, items, form)
-        elif item_name is not None and form in (Format.JSON, Format.YAML):
-            output.print_value((await items())[0], form)
-        else:
-            output.print_items(kind, TABLES[kind], await items(), form)
+
+def _lists(kinds: str, names: list[str], given: dict[str, Any]) -> list[Listed]:
+    """Return what is asked for: `po,no`, `pod web-0 web-1`, or `pod/default/web-0` as `-o name` prints it."""
+    if "/" in kinds:
+        kind, _, name = kinds.partition("/")
+        kinds, names = kind, [name, *names]
+    asked = [each for each in kinds.split(",") if each]
+    if not asked or (names and len(asked) > 1):
+        raise typer.BadParameter("one kind is allowed before names, or several kinds without: `po,no`")
+    lists = []
+    for each in asked:
+        elsewhere = set().union(*(FILTERS[kind_of(other)] for other in asked)) - FILTERS[kind_of(each)]
+        own = {option: value for option, value in given.items() if len(asked) == 1 or option not in elsewhere}
+        parameters = _parameters(kind_of(each), own, names)
+        lists.append(Listed(kind_of(each), config_kind_of(each), names, parameters))
+    return lists
+
+
+def _check_form(lists: list[Listed], shape: Shape, *, watched: bool) -> None:
+    if shape.form == "name" and any(each.kind not in NAMES or each.table == "owners" for each in lists):
+        raise typer.BadParameter("groups of pending pods and past owners have no names; leave -o name out")
+    if shape.form in ("csv", "jsonl") and len(lists) > 1:
+        raise typer.BadParameter(f"-o {shape.form} is of one kind; leave the others out")
+    if not watched:
+        return
+    if len(lists) > 1 or len(lists[0].names) > 1 or lists[0].table == "owners":
+        raise typer.BadParameter("--watch is of one list; leave the others out")
+    if shape.form in ("name", "csv", "jsonpath"):
+        raise typer.BadParameter(f"--watch prints table, wide, json, jsonl or yaml, not {shape.form}")
+    if lists[0].kind is Kind.DECISIONS and (lists[0].names or "order" in lists[0].parameters):
+        raise typer.BadParameter("--watch prints decisions as they come; leave the id and --newest out")
+
+
+async def _items(source: Source, asked: Listed, namespace: str | None, limit: int | None) -> list[Json]:
+    from services.cli.source import fetch_all
+
+    kind, parameters = asked.kind, dict(asked.parameters)
+    if asked.names:
+        return [await _one(source, kind, name, namespace, asked.config_kind) for name in asked.names]
+    keep = labels_filter(parameters.pop("selector", None))
+    if asked.table == "owners":
+        del parameters["history"]
+        return await fetch_all(source, "/v1/owners", limit, **parameters)
+    if kind is Kind.SHARDS and parameters:
+        return [
+            item
+            for item in await fetch_all(source, "/v1/shards", limit)
+            if item["shard"] == parameters["shard"]
+        ]
+    found = await fetch_all(source, f"/v1/{kind}", limit, keep, kind=asked.config_kind, **parameters)
+    return sorted(found, key=SORTED_BY[kind]) if kind in SORTED_BY else found
+
+
+async def _watch(source: Source, asked: Listed, shape: Shape, limit: int | None) -> None:
+    """Print a list and what changes in it, until Ctrl-C."""
+    from services.cli.watch import watch_decisions, watch_list
+
+    if asked.kind is Kind.DECISIONS:
+        await watch_decisions(source, asked.parameters, limit, shape)
+    await watch_list(
+        asked.kind, lambda: _items(source, asked, asked.parameters.get("namespace"), limit), shape
+    )
+
+
+def _print(lists: list[Listed], found: list[list[Json]], shape: Shape) -> None:
+    if shape.is_document:
+        values: Any = {each.table: items for each, items in zip(lists, found, strict=True)}
+        if len(lists) == 1:
+            values = found[0][0] if len(lists[0].names) == 1 else found[0]
+        print_document(values, shape)
+        return
+    for at, (each, items) in enumerate(zip(lists, found, strict=True)):
+        if at and shape.form != "name":
+            echo()
+        print_list(each.table, TABLES[each.table], items, shape, NAMES.get(each.kind))
 
 
 def split_pod(text: str, namespace: str | None = None, what: str = "pod") -> tuple[str, str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from services.cli import documents, options
-from services.cli.options import CommandError
+from services.cli.options import CommandError, some
 from services.cli.plan_answers import Answer
 from services.cli.terminal import echo
 
@@ -55,12 +55,13 @@ class Objects(NamedTuple):
 def read(files: Sequence[str]) -> tuple[list[tuple[str, Any]], Objects]:
     """Return the scenarios by their place, and the useful objects of all manifests together."""
     from services.plan.kinds import Skipped
+    from services.plan.plan import Plan
     from services.plan.scenario import is_scenario
 
-    scenarios, found, skipped = [], Objects({}, [], [], set()), Skipped()
+    scenarios, found, skipped, wrong = [], Objects({}, [], [], set()), Skipped(), list[str]()
     for name in files:
-        values = [value for value in documents.read_values(name) if value is not None]
-        if not values:
+        values = [value for value in documents.read_values(name, wrong) if value is not None]
+        if not values and not wrong:
             raise CommandError(f"{name}: there is nothing in it; write manifests or a scenario")
         for number, value in enumerate(values, start=1):
             place = name if len(values) == 1 else f"{name}, document {number}"
@@ -68,7 +69,13 @@ def read(files: Sequence[str]) -> tuple[list[tuple[str, Any]], Objects]:
                 scenarios.append((place, value))
             else:
                 found.files[name] = None
-                _take(documents.expand(value, place, "ADDED"), found, skipped)
+                try:
+                    _take(documents.expand(value, place, "ADDED"), found, skipped)
+                except CommandError as error:
+                    wrong.append(str(error))
+    if wrong:
+        wrong += refused_by(Plan(), found.given)
+        raise CommandError("\n".join(some(wrong)))
     for line in skipped.lines():
         echo(line, err=True)
     return scenarios, found
@@ -115,9 +122,22 @@ def plan_of(given: Sequence[Given], profile: Profile | None, seed: int) -> Plan:
     from services.plan.plan import Plan
 
     made = Plan(seed=seed, profile=profile)
-    for each in given:
-        made.add(each)
+    if wrong := refused_by(made, given):
+        raise CommandError("\n".join(some(wrong)))
     return made
+
+
+def refused_by(plan: Plan, given: Sequence[Given]) -> list[str]:
+    """Add objects to a plan; return what is wrong with those that it refuses."""
+    from domain.model.errors import FieldError
+
+    wrong = []
+    for each in given:
+        try:
+            plan.add(each)
+        except FieldError as error:
+            wrong.append(str(error))
+    return wrong
 
 
 def lost(plan: Plan) -> list[str]:

@@ -36,6 +36,7 @@ from services.cli import (
     simulate,
     study,
 )
+from services.cli.options import show_help
 from services.cli.output import say
 from services.cli.terminal import echo
 from services.config import SETTINGS
@@ -53,6 +54,12 @@ HELP = """Places pods on nodes, exactly, and can say why.
 process; [bold]worker[/bold], [bold]relay[/bold] and [bold]api[/bold] run it in several, on your own Kafka and
 Postgres.
 """
+
+
+SHORT = (
+    "`berth COMMAND --help` says what one takes, `berth --help-all` lists all settings: each is a variable "
+    "of the environment and a flag."
+)
 
 
 class BerthGroup(TyperGroup):
@@ -105,11 +112,17 @@ def _settings_help() -> str:
     return "\n\n".join(lines)
 
 
+def _help_all(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        context.command.epilog = _settings_help()
+        show_help(context)
+
+
 app = typer.Typer(
     name="berth",
     cls=BerthGroup,
     help=HELP,
-    epilog=_settings_help(),
+    epilog=SHORT,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -130,6 +143,12 @@ def root(
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    help_all: Annotated[
+        bool,
+        typer.Option(
+            "--help-all", callback=_help_all, is_eager=True, help="Show this, and all settings, and exit."
+        ),
     ] = False,
 ) -> None:
     """Read the options that all commands share."""
@@ -168,8 +187,8 @@ app.command("prune", rich_help_panel=RUN)(prune.prune)
 app.command("replay", rich_help_panel=RUN)(replay.replay)
 app.command("init", rich_help_panel=SET_UP)(setup.init)
 app.add_typer(keys.app, name="api-key", rich_help_panel=SET_UP)
-app.command("refold", rich_help_panel=SET_UP)(setup.refold)
 app.command("version", rich_help_panel=SET_UP)(setup.version)
+app.command("refold", rich_help_panel=SET_UP)(setup.refold)
 app.command("compile", rich_help_panel=SET_UP)(setup.compile_)
 app.command("serve-dev", rich_help_panel=SET_UP)(setup.serve_dev)
 

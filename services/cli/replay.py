@@ -10,6 +10,7 @@ import typer
 
 from services.cli import output as out
 from services.cli.options import PLACE, with_settings
+from services.cli.reaching import reach_ledger
 from services.cli.terminal import echo
 from services.config import Settings
 from services.phrases import plural
@@ -55,6 +56,7 @@ async def replay(
             done = f"{progress.batches_count:,} of {progress.total:,} batches"
             echo(f"{done}: the same so far", err=True)
 
+    await reach_ledger(settings)
     async with bootstrap.place(settings, join=True) as at:
         outcome = await bootstrap.replay(at, first, last, report)
     if form is ReplayFormat.JSON:

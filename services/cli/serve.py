@@ -86,7 +86,10 @@ async def executor(
         typer.Option("--positions", help="File that keeps how far decisions were read.", dir_okay=False),
     ] = None,
 ) -> None:
-    """Delete pods that were evicted, as who runs them would: for tests. Until Ctrl-C."""
+    """Delete pods that were evicted, as who runs them would: for tests. Until Ctrl-C.
+
+    Prints a line for each pod whose deletion it wrote into the log.
+    """
     from services import bootstrap
     from services.executor.run import Executor, Positions
     from services.processes import announced, leave, supervise
@@ -95,7 +98,7 @@ async def executor(
         bootstrap.place(settings, join=True) as at,
         contextlib.aclosing(bootstrap.open_log(at)) as log,
     ):
-        line, work = "executor is up; Ctrl-C stops it", Executor(log, Positions(positions)).run()
+        line, work = "executor is up; Ctrl-C stops it", Executor(log, Positions(positions), echo).run()
         await supervise(announced(line, work))
     leave()
 

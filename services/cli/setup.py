@@ -11,6 +11,8 @@ import typer
 
 from services.cli import options
 from services.cli.options import PLACE, CommandError, with_settings
+from services.cli.output import Format, print_value
+from services.cli.reaching import reach_ledger
 from services.cli.terminal import echo
 from services.config import Settings
 from services.phrases import plural
@@ -27,6 +29,7 @@ async def init(
     """Migrate the database, lay down the shards and create the topics; doing it again changes nothing."""
     from services import bootstrap
 
+    await reach_ledger(settings)
     async with bootstrap.place(settings, make=True) as place:
         for line in await bootstrap.initialise(place, settings.shards, roles=roles) or [
             "nothing to do: everything is there"
@@ -43,6 +46,7 @@ async def refold(settings: Settings) -> None:
     from domain.model.errors import BerthError
     from services import bootstrap
 
+    await reach_ledger(settings)
     async with bootstrap.place(settings) as place:
         try:
             count = await bootstrap.refold(place)
@@ -159,11 +163,27 @@ def serve_dev(
         raise CommandError(f"{name} does not start: {error}") from error
 
 
-def version() -> None:
-    """Show which build of berth this is: the release, and the commit where that is known."""
+def version(
+    form: Annotated[
+        Format, typer.Option("-o", "--output", help="How to show it: table, json or yaml.")
+    ] = Format.TABLE,
+) -> None:
+    """Show the version of berth, of Python, and of the tables that this version reads and writes."""
+    import platform
+
+    from services.adapters.postgres.revision import newest_revision
     from services.build import build
 
-    echo(f"berth {build()}")
+    said = {
+        "berth": build(),
+        "python": platform.python_version(),
+        "tables": newest_revision(),
+    }
+    if form in (Format.JSON, Format.YAML):
+        print_value(said, form)
+        return
+    for name, value in said.items():
+        echo(f"{name}\t{value}")
 
 
 def compile_() -> None:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 import orjson
@@ -18,6 +19,7 @@ import orjson
 from services.address import ADDRESS_FILE, CHALLENGE_PATH, Instance, read_address, read_key
 from services.cli.options import CommandError, warn
 from services.cli.output import say
+from services.cli.reaching import reach_api, reach_ledger
 from services.config import Settings, local_user
 from services.listening import is_loopback
 from services.secret import redacted
@@ -174,7 +176,7 @@ async def fetch_all(
 ) -> list[dict[str, Any]]:
     """Return the items of a list that ``keep`` accepts, page by page, or the first ``limit`` of them."""
     items: list[dict[str, Any]] = []
-    paged = path != "/v1/shards"
+    paged = path not in ("/v1/shards", "/v1/workers")
     cursor: str | None = None
     while True:
         wanted = PAGE if limit is None or keep is not None else min(PAGE, limit - len(items))
@@ -254,6 +256,12 @@ async def running_instance(directory: Path, ca: Path | None = None) -> Instance 
     )
 
 
+def _proxied(url: str) -> bool:
+    """Return whether the environment names a proxy for an address, which then alone has to be reached."""
+    parts = urlsplit(url)
+    return bool(getproxies().get(parts.scheme)) and not proxy_bypass(parts.hostname or "")
+
+
 def _in_clear(url: str) -> bool:
     parts = urlsplit(url)
     return parts.scheme == "http" and not is_loopback(parts.hostname or "")
@@ -273,9 +281,12 @@ async def open_source(settings: Settings) -> AsyncIterator[Source]:
     elif url is not None and key is not None and _in_clear(url):
         warn([f"the key crosses the network in clear to {redacted(url)}: use https://"])
     if url is not None:
+        if not named or not _proxied(url):
+            await reach_api(url)
         async with contextlib.aclosing(Source(url, key, proxied=named, ca=settings.api_ca)) as source:
             yield source
         return
+    await reach_ledger(settings)
     async with bootstrap.place(settings, make=True) as place:
         if settings.postgres_dsn is None:
             await bootstrap.initialise(place, settings.shards)

@@ -194,6 +194,17 @@ def _content(item: Json) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(said.get("labels", {}).items()))
 
 
+def spans(numbers: Iterable[int]) -> str:
+    """Return ``0-3,7`` of whole numbers in their order."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
 DEVICES = Column("DEVICES", lambda item: ",".join(map(str, item["devices"])), wide=True)
 
 TABLES: dict[str, tuple[Column, ...]] = {
@@ -319,6 +330,27 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("RELAY", _field("relay"), wide=True),
         Column("ALARM", _field("alarm"), wide=True),
         Column("OFFSETS", _offsets, wide=True),
+    ),
+    "workers": (
+        Column("NAME", _field("name")),
+        Column("STATE", _field("state"), keep=True, coloured=True),
+        Column("SHARDS", lambda item: spans(item["shards"])),
+        moment("STARTED", "started"),
+        moment("SEEN", "seen"),
+        moment("STOPPED", "stopped"),
+        Column("BUILD", _field("build")),
+        Column("PER S", _field("decisions_per_second"), wide=True, right=True),
+        Column("MOVED", _field("moved"), wide=True, right=True),
+        Column("CONFLICTS", _field("conflicts"), wide=True, right=True),
+        Column("JOURNAL S", _field("journal_lag_seconds"), wide=True, right=True),
+        Column("INCARNATION", _field("incarnation"), wide=True),
+    ),
+    "owners": (
+        Column("SHARD", _field("shard"), right=True),
+        Column("OWNER", _field("owner")),
+        Column("EPOCH", _field("epoch"), right=True),
+        moment("FROM", "from"),
+        moment("TO", "to"),
     ),
     "deadletters": (
         Column("ID", _field("id"), keep=True),

@@ -6,16 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from services.cli.get import Kind
-from services.cli.output import Format, Json, Table, print_yaml
+from services.cli.output import Json, Table, print_yaml
+from services.cli.shapes import Shape, print_line
 from services.cli.source import Source, fetch_all
 from services.cli.tables import TABLES
-from services.cli.terminal import echo
 
 POLL_SECONDS = 1.0
 FIRST_DECISIONS = 10
+_DOCUMENTS = ("json", "jsonl", "yaml")
 KEYS: dict[Kind, tuple[str, ...]] = {
     Kind.NODES: ("name",),
     Kind.PODS: ("uid",),
@@ -25,6 +24,7 @@ KEYS: dict[Kind, tuple[str, ...]] = {
     Kind.PROFILES: ("name",),
     Kind.CONFIG: ("kind", "namespace", "name"),
     Kind.SHARDS: ("shard",),
+    Kind.WORKERS: ("incarnation",),
     Kind.DEADLETTERS: ("id",),
 }
 GONE: dict[Kind, Json] = {
@@ -40,15 +40,14 @@ GONE: dict[Kind, Json] = {
 Show = Callable[[Sequence[Json]], None]
 
 
-async def watch_list(kind: Kind, items: Callable[[], Awaitable[list[Json]]], form: Format) -> None:
+async def watch_list(kind: Kind, items: Callable[[], Awaitable[list[Json]]], shape: Shape) -> None:
     """Print what ``items`` returns, then each change."""
-    show = _shower(kind, form)
-    columns = [column for column in TABLES[kind] if form is Format.WIDE or not column.wide]
+    show = _shower(kind, shape)
+    columns = [column for column in TABLES[kind] if shape.form == "wide" or not column.wide]
 
     def seen_as(item: Json) -> object:
         """Return the shown fields of an item. The renewal of a lease is no change."""
-        program = form in (Format.JSON, Format.YAML)
-        return item if program else [column.read(item) for column in columns]
+        return item if shape.form in _DOCUMENTS else [column.read(item) for column in columns]
 
     known: dict[tuple[Any, ...], Json] = {}
     changed = await items()
@@ -66,10 +65,10 @@ async def watch_list(kind: Kind, items: Callable[[], Awaitable[list[Json]]], for
 
 
 async def watch_decisions(
-    source: Source, parameters: Mapping[str, Any], limit: int | None, form: Format
+    source: Source, parameters: Mapping[str, Any], limit: int | None, shape: Shape
 ) -> None:
     """Print the latest decisions, then each new one, in the order of their shard."""
-    show = _shower(Kind.DECISIONS, form)
+    show = _shower(Kind.DECISIONS, shape)
     seen = await _committed(source)
     newest = {**parameters, "order": "newest"}
     latest = await fetch_all(source, "/v1/decisions", limit or FIRST_DECISIONS, None, **newest)
@@ -93,16 +92,16 @@ async def _committed(source: Source) -> dict[int, int]:
     return {item["shard"]: item["decisions"] for item in await fetch_all(source, "/v1/shards", None)}
 
 
-def _shower(kind: Kind, form: Format) -> Show:
+def _shower(kind: Kind, shape: Shape) -> Show:
     """Return a function that prints items as they come: rows under one header, or one document each."""
-    if form not in (Format.JSON, Format.YAML):
-        return Table(TABLES[kind], wide=form is Format.WIDE).add
+    if shape.form not in _DOCUMENTS:
+        return Table(TABLES[kind], wide=shape.form == "wide").add
 
     def show(items: Sequence[Json]) -> None:
         for item in items:
-            if form is Format.YAML:
+            if shape.form == "yaml":
                 print_yaml([item])
             else:
-                echo(orjson.dumps(item))
+                print_line(item)
 
     return show

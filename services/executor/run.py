@@ -116,10 +116,15 @@ def _manifest(pod: _Pod) -> dict[str, object]:
 
 
 class Executor:
-    """Reads all decisions, from where ``positions`` say, and deletes the pods that were evicted."""
+    """Reads all decisions, from where ``positions`` say, and deletes the pods that were evicted.
 
-    def __init__(self, log: Log, positions: Positions) -> None:
-        self._log, self._positions = log, positions
+    ``report`` gets a line for each of them.
+    """
+
+    def __init__(
+        self, log: Log, positions: Positions, report: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self._log, self._positions, self._report = log, positions, report
         self.deleted_count = 0
 
     async def run(self) -> None:
@@ -155,6 +160,8 @@ class Executor:
                 for partition, entries in deletions(records, self._positions.is_moved).items():
                     await writer.append(PODS_TOPIC, entries, partition)
                     self.deleted_count += len(entries)
+                    for entry in entries:
+                        self._report(f"pod {(entry.key or b'').decode()} deleted: it was evicted")
                 if records:
                     self._positions.keep(records)
                 backoff.reset()

@@ -198,6 +198,39 @@ class ShardState(NamedTuple):
     figures: Figures | None
 
 
+class WorkerState(NamedTuple):
+    """A worker since its process began; ``is_up``: it has not stopped, and its heartbeat is fresh."""
+
+    incarnation: str
+    name: str
+    build: str
+    started_at: datetime.datetime
+    seen_at: datetime.datetime
+    stopped_at: datetime.datetime | None  # None: it runs, or was killed
+    is_up: bool
+    is_ready: bool
+    shards: Sequence[int]
+    figures: Figures | None
+
+
+class OwnerSpan(NamedTuple):
+    """Who owned a shard from when to when; the end is None while the lease holds."""
+
+    shard: int
+    epoch: int
+    owner: str
+    taken_at: datetime.datetime
+    ended_at: datetime.datetime | None
+
+
+class OwnerFilter(NamedTuple):
+    """Which spans of owners are asked for: those that touch the time from ``since`` to before ``until``."""
+
+    shard: int | None = None
+    since: datetime.datetime | None = None
+    until: datetime.datetime | None = None
+
+
 class ShardOffset(NamedTuple):
     """How far a shard has read a partition."""
 
@@ -332,6 +365,14 @@ class Store(Protocol):
 
     async def shards(self) -> Sequence[ShardState]:
         """Return the shards by number."""
+
+    async def workers(self, since: datetime.datetime) -> Sequence[WorkerState]:
+        """Return the workers that were heard of at ``since`` or later, by name, the latest start first."""
+
+    async def owners(
+        self, which: OwnerFilter, limit: int, after: tuple[datetime.datetime, int] | None
+    ) -> Rows[OwnerSpan]:
+        """Return who owned which shard, the latest first, then by shard; ``after`` is time and shard."""
 
     async def offsets(self) -> Sequence[ShardOffset]:
         """Return how far each shard has read."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 import pytest_asyncio
@@ -14,6 +15,7 @@ from domain.model.limits import heartbeat_seconds_max, worker_seen_seconds_max
 from services.ports.ledger import Committed, Incarnation, Lease, NotCommitted
 from services.ports.log import PODS_TOPIC, TopicPartition
 from services.ports.positions import LogFault
+from services.ports.store import OwnerFilter, OwnerSpan
 from tests.contract.batches import bind
 from tests.contract.ledgers import BACKENDS, LEASE_SECONDS, SHARDS, Backend, loaded, open_backend, start
 from tests.servers import MakeDatabase
@@ -286,3 +288,60 @@ async def test_of_many_that_want_the_shards_one_gets_them(backend: Backend) -> N
         *(ledger.acquire(f"w{i}", LEASE_SECONDS) for i, ledger in enumerate(ledgers))
     )
     assert sorted(map(len, taken)) == [0, 0, 0, 0, SHARDS]
+
+
+# ---------------------------------------------------------------------------------- the history of owners
+
+
+def _spans(rows: Sequence[OwnerSpan]) -> list[tuple[int, int, str, bool]]:
+    return [(row.shard, row.epoch, row.owner, row.ended_at is None) for row in rows]
+
+
+async def test_who_owned_which_shard_when_is_kept(backend: Backend) -> None:
+    first, second, store = backend.ledger(), backend.ledger(), backend.store()
+    leases = await start(first, SHARDS, "a")
+    assert _spans(await store.owners(OwnerFilter(), 10, None)) == [(0, 1, "a", True), (1, 1, "a", True)]
+    await first.release([leases[1]])
+    await backend.pass_time(1)
+    await second.acquire("b", LEASE_SECONDS, [1])
+    found = await store.owners(OwnerFilter(), 10, None)
+    assert _spans(found) == [(1, 2, "b", True), (0, 1, "a", True), (1, 1, "a", False)]
+    ended = found[2].ended_at
+    assert ended is not None
+    assert found[2].taken_at <= ended <= found[0].taken_at
+    page = await store.owners(OwnerFilter(), 1, None)
+    assert page.more
+    rest = await store.owners(OwnerFilter(), 10, (page[0].taken_at, page[0].shard))
+    assert [*page, *rest] == found
+    assert _spans(await store.owners(OwnerFilter(shard=0), 10, None)) == [(0, 1, "a", True)]
+    since = found[0].taken_at
+    assert _spans(await store.owners(OwnerFilter(shard=1, since=since), 10, None)) == [(1, 2, "b", True)]
+    assert _spans(await store.owners(OwnerFilter(shard=1, until=since), 10, None)) == [(1, 1, "a", False)]
+
+
+async def test_a_lease_that_ran_out_ends_the_span_of_its_owner(backend: Backend) -> None:
+    store = backend.store()
+    await start(backend.ledger(), SHARDS, "a")
+    await backend.pass_time(LEASE_SECONDS + 1)
+    assert [row.ended_at is None for row in await store.owners(OwnerFilter(), 10, None)] == [False, False]
+    await start(backend.ledger(), SHARDS, "b")
+    found = _spans(await store.owners(OwnerFilter(shard=0), 10, None))
+    assert [owner for _, _, owner, _ in found if owner == "a"] == ["a"]
+    assert (0, 2, "b", True) in found
+
+
+async def test_workers_are_listed_with_their_shards_and_their_state(backend: Backend) -> None:
+    first, second, store = backend.ledger(), backend.ledger(), backend.store()
+    await first.announce(Incarnation(name="a", build="1"), is_ready=True)
+    await second.announce(Incarnation(name="b", build="2"), is_ready=False)
+    await start(first, SHARDS, "a")
+    long_ago = datetime.datetime.fromtimestamp(0, datetime.UTC)
+    a, b = await store.workers(long_ago)
+    assert (a.name, a.build, a.is_up, a.is_ready, list(a.shards)) == ("a", "1", True, True, [0, 1])
+    assert (b.name, b.is_up, b.is_ready, list(b.shards), b.stopped_at) == ("b", True, False, [], None)
+    await first.announce(Incarnation(name="a", build="1"), is_ready=True)
+    assert (await store.workers(long_ago))[0].started_at == a.started_at
+    await second.aclose()
+    stopped = (await store.workers(long_ago))[1]
+    assert (stopped.is_up, stopped.stopped_at is None) == (False, False)
+    assert await store.workers(a.seen_at + datetime.timedelta(days=1)) == []

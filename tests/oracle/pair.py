@@ -57,16 +57,17 @@ def assert_same(
     Where home nodes come first, pods that are refused without an attempt are told so before all others.
     """
     found = [
-        (v.pod.key, v.node, v.score) if isinstance(v, Placement) else (v.pod.key,) for v in result.verdicts
+        (v.pod.key, v.node, v.score) if isinstance(v, Placement) else (v.pod.key, "", 0.0)
+        for v in result.verdicts
     ]
     expected = [
-        (look.pod.key, look.node, look.score) if look.node else (look.pod.key,)
+        (look.pod.key, look.node, look.score) if look.node else (look.pod.key, "", 0.0)
         for look in looks
         if look.node or look.first
     ]
     if by_home:
         assert sorted(found) == sorted(expected)
-        found, expected = ([each for each in of if len(each) > 1] for of in (found, expected))
+        found, expected = ([each for each in of if each[1]] for of in (found, expected))
     assert found == expected
     of_group: dict[bytes, list[Look]] = {}
     for look in looks:

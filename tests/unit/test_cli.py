@@ -117,13 +117,23 @@ def test_the_help_shows_what_it_has_in_brackets(name: str) -> None:
     assert [text for text in texts if Text.from_markup(text).plain != text] == []
 
 
-def test_the_help_shows_every_setting() -> None:
-    shown = berth("--help").output
+def test_help_all_shows_every_setting_and_help_is_short() -> None:
+    shown = berth("--help-all").output
     assert [setting.env for setting in SETTINGS if setting.env not in shown] == []
+    short = berth("--help").output
+    assert "BERTH_SEED" not in short
+    assert "--help-all" in short
+
+
+def test_the_help_of_a_command_shows_its_first_settings_and_help_all_the_others() -> None:
+    short, full = berth("worker", "--help").output, berth("worker", "--help-all").output
+    assert "BERTH_POSTGRES_DSN" in short
+    assert "BERTH_LEASE_SECONDS" not in short
+    assert "BERTH_LEASE_SECONDS" in full
 
 
 def test_every_kind_has_columns_and_filters() -> None:
-    assert set(TABLES) == {kind.value for kind in Kind}
+    assert set(TABLES) == {"owners", *(kind.value for kind in Kind)}
     assert set(FILTERS) == set(OTHER_NAMES) == set(Kind)
 
 
@@ -508,6 +518,7 @@ def test_what_was_waited_for_is_said_and_failing_is_an_error(capsys: pytest.Capt
 
 def test_who_waits_while_workers_compile_is_told_how_many_are_up(monkeypatch: pytest.MonkeyPatch) -> None:
     starting = "no worker holds any shard yet; 2 are starting"
+    event = {"type": "ADDED", "object": {"kind": "Node", "metadata": {"name": "n"}}}
 
     class Waited:
         async def request(self, *_: str) -> tuple[int, bytes]:
@@ -523,4 +534,4 @@ def test_who_waits_while_workers_compile_is_told_how_many_are_up(monkeypatch: py
     monkeypatch.setattr("services.cli.source.open_source", opened)
     monkeypatch.setattr("services.cli.source.send_events", sent)
     with pytest.raises(CommandError, match=f"not folded within 5s: {starting}. They are folded as soon as"):
-        asyncio.run(apply._send(None, iter([[{}]]), apply.Wait.FOLDED, "5s"))
+        asyncio.run(apply._send(None, iter([[event]]), apply.Wait.FOLDED, "5s"))

@@ -157,6 +157,31 @@ DATA: dict[str, list[Item]] = {
             "offsets": [{"topic": "berth.pods", "partition": 0, "next_offset": 8152}],
         }
     ],
+    "workers": [
+        {
+            "name": "scheduling-worker-7f9c6d5b8-xk2p4-8341",
+            "state": "starting",
+            "shards": [0, 1, 2, 3, 7, 9, 10, 11],
+            "started": "2026-11-22T06:08:37.402817Z",
+            "seen": "2026-11-22T06:08:57.402817Z",
+            "stopped": None,
+            "build": "0.1.0",
+            "decisions_per_second": 1234.5,
+            "moved": 17,
+            "conflicts": 3,
+            "journal_lag_seconds": 0.25,
+            "incarnation": "2f3b8f6e-86cf-4d8e-9d7a-1a2b3c4d5e6f",
+        }
+    ],
+    "owners": [
+        {
+            "shard": 1023,
+            "owner": "scheduling-worker-7f9c6d5b8-xk2p4-8341",
+            "epoch": 12345,
+            "from": "2026-11-22T06:08:37.402817Z",
+            "to": None,
+        }
+    ],
     "deadletters": [
         {
             "id": "0-1",

@@ -14,7 +14,7 @@ import typer
 from services.cli import watch
 from services.cli.get import Kind, _one
 from services.cli.options import CommandError
-from services.cli.output import Format
+from services.cli.shapes import Shape
 from services.cli.source import in_process
 from tests.unit.items import Item, config_object, decision, node, pod
 
@@ -28,7 +28,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "POLL_SECONDS", 0.0)
 
 
-async def watched(kind: Kind, lists: list[list[Item]], form: Format = Format.TABLE) -> None:
+TABLE = Shape("table")
+
+
+async def watched(kind: Kind, lists: list[list[Item]], shape: Shape = TABLE) -> None:
     """Watch lists that are one after the other what there is."""
     left = iter(lists)
 
@@ -39,7 +42,7 @@ async def watched(kind: Kind, lists: list[list[Item]], form: Format = Format.TAB
         return found
 
     with pytest.raises(Enough):
-        await watch.watch_list(kind, items, form)
+        await watch.watch_list(kind, items, shape)
 
 
 async def test_a_row_is_printed_again_when_it_changes_and_when_it_is_gone(
@@ -63,7 +66,7 @@ async def test_what_a_table_does_not_show_is_no_change_of_a_row_but_one_of_its_j
     lists = [[node()], [node(version=12)]]
     await watched(Kind.NODES, lists)
     assert len(capsys.readouterr().out.splitlines()) == 2
-    await watched(Kind.NODES, lists, Format.JSON)
+    await watched(Kind.NODES, lists, Shape("json"))
     assert [json.loads(line)["version"] for line in capsys.readouterr().out.splitlines()] == [11, 12]
 
 
@@ -100,14 +103,14 @@ async def test_decisions_are_printed_once_each_in_the_order_of_their_shard(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(Enough):
-        await watch.watch_decisions(in_process(Ledger(4)), {}, 4, Format.TABLE)
+        await watch.watch_decisions(in_process(Ledger(4)), {}, 4, Shape("table"))
     ids = [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()[1:]]
     assert ids == ["1-12", "0-12", "1-13", "0-13", "0-14", "1-14", "0-15", "1-15", "0-16", "1-16"]
 
 
 async def test_the_decisions_of_one_shard_are_watched_alone(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Enough):
-        await watch.watch_decisions(in_process(Ledger(3)), {"shard": 1}, 1, Format.TABLE)
+        await watch.watch_decisions(in_process(Ledger(3)), {"shard": 1}, 1, Shape("table"))
     ids = [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()[1:]]
     assert ids == ["1-13", "1-14", "1-15"]
 

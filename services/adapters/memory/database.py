@@ -67,10 +67,22 @@ class WorkerRow:
     """A worker that announced itself."""
 
     told: Incarnation
+    started_ms: int
     seen_ms: int
     ready: bool = False
     figures: Figures = dataclasses.field(default_factory=Figures)
-    stopped: bool = False
+    stopped_ms: int | None = None
+
+
+@dataclasses.dataclass
+class OwnerRow:
+    """An owner that a shard had."""
+
+    shard: int
+    epoch: int
+    owner: str
+    taken_ms: int
+    ended_ms: int | None = None
 
 
 @dataclasses.dataclass
@@ -144,6 +156,7 @@ class MemoryDatabase:
         self.position = 0  # of the journal's last row
         self.batches_count = 0
         self.names, self.workers = dict[object, str](), dict[object, WorkerRow]()  # by holder
+        self.owners: list[OwnerRow] = []  # of the workers' leases, as they were taken
         self._node_ids: dict[str, int] = {}
         self._opening_seqs: set[tuple[int, int]] = set()
         self._changed = asyncio.Event()

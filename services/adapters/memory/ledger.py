@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import accumulate
 
 import msgspec
@@ -27,6 +27,7 @@ from services.adapters.memory.database import (
     LeaseRow,
     MemoryDatabase,
     OffsetRow,
+    OwnerRow,
     ShardRow,
     WorkerRow,
 )
@@ -121,7 +122,9 @@ class MemoryLedger(Client):
 
     async def announce(self, worker: Incarnation, figures: Figures = NO_FIGURES, *, is_ready: bool) -> None:
         """See ``Ledger.announce``."""
-        self._answering().workers[self] = WorkerRow(worker, self._clock.now_ms(), is_ready, figures)
+        workers, now_ms = self._answering().workers, self._clock.now_ms()
+        started_ms = workers[self].started_ms if self in workers else now_ms
+        workers[self] = WorkerRow(worker, started_ms, now_ms, is_ready, figures)
 
     async def muster(self) -> Muster:
         """See ``Ledger.muster``."""
@@ -131,7 +134,7 @@ class MemoryLedger(Client):
         ready = {}
         for who, row in self.database.workers.items():
             held = [lease for lease in rows.values() if lease.holder is who]
-            is_here = row.ready and not row.stopped and row.seen_ms > seen_ms
+            is_here = row.ready and row.stopped_ms is None and row.seen_ms > seen_ms
             if is_here and all(lease.until_ms > now_ms for lease in held):
                 ready[names[who]] = len(held)
         free = [shard for shard, row in rows.items() if self._is_free(row)]
@@ -155,6 +158,9 @@ class MemoryLedger(Client):
         }
         for (shard, _, _), row in database.offsets.items():
             row.epoch = taken.get(shard, row.epoch)
+        self._end(taken)
+        now_ms = self._clock.now_ms()
+        database.owners += [OwnerRow(shard, epoch, owner, now_ms) for shard, epoch in taken.items()]
         return [Lease(*each) for each in taken.items()]
 
     async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
@@ -166,6 +172,12 @@ class MemoryLedger(Client):
             self._prolong(rows[lease.shard], lease_seconds)
         return True
 
+    def _end(self, shards: Collection[int]) -> None:
+        """Note that the owners of these shards own them no longer."""
+        for row in self.database.owners:
+            if row.shard in shards and row.ended_ms is None:
+                row.ended_ms = self._clock.now_ms()
+
     def _holds(self, lease: Lease) -> bool:
         row = self.database.shards.get(lease.shard)
         return row is not None and (row.epoch, row.holder) == (lease.epoch, self)
@@ -176,11 +188,12 @@ class MemoryLedger(Client):
         for lease in leases:
             if (rows[lease.shard].epoch, rows[lease.shard].holder) == (lease.epoch, self):
                 drop_lease(rows[lease.shard])
+                self._end([lease.shard])
 
     async def aclose(self) -> None:
         """See ``Ledger.aclose``."""
         if self in self.database.workers:
-            self.database.workers[self].stopped = True
+            self.database.workers[self].stopped_ms = self._clock.now_ms()
         self.sever()
 
     async def ensure_offsets(

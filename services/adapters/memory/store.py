@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Self
 
@@ -14,7 +15,7 @@ from domain.model.limits import heartbeat_seconds_max
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.adapters.memory.access import MemoryCallers, moment
-from services.adapters.memory.database import CursorRow, LeaseRow, MemoryDatabase, PlacementRow
+from services.adapters.memory.database import CursorRow, LeaseRow, MemoryDatabase, OwnerRow, PlacementRow
 from services.adapters.memory.gangs import gangs_of
 from services.adapters.memory.pages import (
     beginning,
@@ -47,6 +48,8 @@ from services.ports.store import (
     DecisionRow,
     GangState,
     NodeState,
+    OwnerFilter,
+    OwnerSpan,
     PlacementSpan,
     PodFilter,
     PodState,
@@ -57,6 +60,7 @@ from services.ports.store import (
     ShardOffset,
     ShardState,
     WaitingGroup,
+    WorkerState,
 )
 
 
@@ -84,7 +88,7 @@ class MemoryStore(MemoryCallers):
         """See ``Store.pulse``."""
         since_ms = self._database.now_ms() - heartbeat_seconds_max * 1000
         rows = self._database.workers.values()
-        return Pulse(None, sum(not row.stopped and row.seen_ms > since_ms for row in rows))
+        return Pulse(None, sum(row.stopped_ms is None and row.seen_ms > since_ms for row in rows))
 
     async def aclose(self) -> None:
         """See ``Store.aclose``: there is nothing to release."""
@@ -124,6 +128,54 @@ class MemoryStore(MemoryCallers):
                 )
             )
         return rows
+
+    async def workers(self, since: datetime.datetime) -> Sequence[WorkerState]:
+        """See ``Store.workers``."""
+        now_ms = self._database.now_ms()
+        rows = []
+        for who, row in self._database.workers.items():
+            leases = self._database.worker_leases.items()
+            held = [shard for shard, each in leases if each.holder is who and each.until_ms > now_ms]
+            rows.append(
+                WorkerState(
+                    incarnation=self._database.names[who],
+                    name=row.told.name,
+                    build=row.told.build,
+                    started_at=moment(row.started_ms),
+                    seen_at=moment(row.seen_ms),
+                    stopped_at=None if row.stopped_ms is None else moment(row.stopped_ms),
+                    is_up=row.stopped_ms is None and row.seen_ms > now_ms - heartbeat_seconds_max * 1000,
+                    is_ready=row.ready,
+                    shards=sorted(held),
+                    figures=row.figures,
+                )
+            )
+        latest = sorted(rows, key=lambda row: row.started_at, reverse=True)
+        return sorted((row for row in latest if row.seen_at >= since), key=lambda row: row.name)
+
+    async def owners(
+        self, which: OwnerFilter, limit: int, after: tuple[datetime.datetime, int] | None
+    ) -> Rows[OwnerSpan]:
+        """See ``Store.owners``."""
+        found = [
+            span
+            for span in map(self._owner_span, self._database.owners)
+            if which.shard in (None, span.shard)
+            and (which.since is None or span.ended_at is None or span.ended_at > which.since)
+            and (which.until is None or span.taken_at < which.until)
+        ]
+        found.sort(key=lambda span: (-span.taken_at.timestamp(), span.shard))
+        if after is not None:
+            at, shard = after
+            found = [s for s in found if s.taken_at < at or (s.taken_at == at and s.shard > shard)]
+        return Rows(found[:limit], more=len(found) > limit)
+
+    def _owner_span(self, row: OwnerRow) -> OwnerSpan:
+        lease = self._database.worker_leases[row.shard]
+        lapsed = lease.epoch == row.epoch and 0 < lease.until_ms <= self._database.now_ms()
+        ended_ms = lease.until_ms if row.ended_ms is None and lapsed else row.ended_ms
+        ended = None if ended_ms is None else moment(ended_ms)
+        return OwnerSpan(row.shard, row.epoch, row.owner, moment(row.taken_ms), ended)
 
     async def offsets(self) -> Sequence[ShardOffset]:
         """See ``Store.offsets``."""

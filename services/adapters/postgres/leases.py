@@ -75,6 +75,8 @@ class Leases:
         if self._fences_offsets:
             await connection.execute(sql.RAISE_OFFSETS, locked)
         await connection.execute(self._take, *_columns(taken), owner, self._holder, seconds)
+        if self._fences_offsets:
+            await connection.execute(sql.NOTE_OWNERS, locked)
         return taken
 
     async def free(self) -> tuple[list[int], float]:
@@ -98,8 +100,10 @@ class Leases:
 
     async def release(self, leases: Sequence[Lease]) -> None:
         """Give back what is still held."""
-        async with self._session.use() as connection:
+        async with self._session.use() as connection, connection.transaction():
             await connection.execute(self._release, *_columns(leases), self._holder)
+            if self._fences_offsets:
+                await connection.execute(sql.NOTE_RELEASED, *_columns(leases), self._holder)
 
 
 def _columns(leases: Sequence[Lease]) -> tuple[list[int], list[int]]:

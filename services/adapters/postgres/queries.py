@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from domain.model.config import NAMESPACE, PRIORITY_CLASS
 from domain.model.decisions import Attempt
@@ -24,7 +25,18 @@ from services.adapters.postgres.rows import ResourceIds
 from services.adapters.postgres.sql_outbox import LEDGER_NAME
 from services.codec.attempts import unpack_attempt
 from services.ports.ledger import ConfigRow, Figures, GroupAttempts, NodeRow, ProfileRow
-from services.ports.store import ConfigFilter, Counts, NodeState, Pulse, Rows, ShardOffset, ShardState
+from services.ports.store import (
+    ConfigFilter,
+    Counts,
+    NodeState,
+    OwnerFilter,
+    OwnerSpan,
+    Pulse,
+    Rows,
+    ShardOffset,
+    ShardState,
+    WorkerState,
+)
 
 _schema = sa.table("alembic_version", sa.column("version_num", sa.Text), sa.column("works_from", sa.Text))
 _decode_attempt = msgspec.json.Decoder(Attempt).decode
@@ -100,6 +112,55 @@ class PostgresStore(Listing, CallerStore):
             Pool.HEALTH,
         )
         return [each._replace(figures=msgspec.convert(each.figures, Figures | None)) for each in found]
+
+    async def workers(self, since: datetime.datetime) -> Sequence[WorkerState]:
+        """Read the workers with the shards that they hold by now. A lease that ran out does not count."""
+        w, held = t.workers.c, t.worker_leases.c
+        now = sa.func.clock_timestamp()
+        fresh = w.seen_at > now - datetime.timedelta(seconds=heartbeat_seconds_max)
+        shards = (
+            sa.select(sa.func.coalesce(sa.func.array_agg(aggregate_order_by(held.shard, held.shard)), []))
+            .where(held.holder == w.incarnation, held.expires_at > now)
+            .scalar_subquery()
+        )
+        query = (
+            sa.select(
+                sa.cast(w.incarnation, sa.Text),
+                *(w.name, w.build, w.started_at, w.seen_at, w.stopped_at),
+                sa.and_(w.stopped_at.is_(None), fresh),
+                *(w.ready, shards, w.figures),
+            )
+            .where(w.seen_at >= since)
+            .order_by(w.name, w.started_at.desc())
+        )
+        found = await self._all(WorkerState, query, Pool.HEALTH)
+        return [each._replace(figures=msgspec.convert(each.figures, Figures | None)) for each in found]
+
+    async def owners(
+        self, which: OwnerFilter, limit: int, after: tuple[datetime.datetime, int] | None
+    ) -> Rows[OwnerSpan]:
+        """Read the history of owners. A lease that ran out ended then."""
+        o, held = t.shard_owners.c, t.worker_leases.c
+        current = sa.and_(held.shard == o.shard, held.epoch == o.epoch)
+        lapsed = sa.case((held.expires_at <= sa.func.clock_timestamp(), held.expires_at))
+        ended = sa.func.coalesce(o.ended_at, lapsed)
+        query = (
+            sa.select(o.shard, o.epoch, o.owner, o.taken_at, ended)
+            .select_from(t.shard_owners.outerjoin(t.worker_leases, current))
+            .order_by(o.taken_at.desc(), o.shard)
+            .limit(limit + 1)
+        )
+        if which.shard is not None:
+            query = query.where(o.shard == which.shard)
+        if which.since is not None:
+            query = query.where(sa.or_(ended.is_(None), ended > which.since))
+        if which.until is not None:
+            query = query.where(o.taken_at < which.until)
+        if after is not None:
+            at, shard = after
+            query = query.where(sa.or_(o.taken_at < at, sa.and_(o.taken_at == at, o.shard > shard)))
+        found = await self._all(OwnerSpan, query)
+        return Rows(found[:limit], more=len(found) > limit)
 
     async def offsets(self) -> Sequence[ShardOffset]:
         """Read all offset rows."""

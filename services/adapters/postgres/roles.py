@@ -62,6 +62,7 @@ GRANTS: Mapping[str, Grants] = {
     "shards": Grants("SELECT, UPDATE", _READ),
     "worker_leases": Grants("SELECT, UPDATE"),
     "workers": Grants(_CHANGE),
+    "shard_owners": Grants(_CHANGE),
     "shard_offsets": Grants(_CHANGE, _READ, replay=_READ),
     "dead_letters": Grants("SELECT, INSERT, DELETE", _READ),
     "claims": Grants(_ALL),

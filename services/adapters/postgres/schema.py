@@ -18,6 +18,7 @@ from services.adapters.postgres import schema_preemption as schema_preemption
 from services.adapters.postgres.schema_api import metadata as metadata
 from services.adapters.postgres.schema_leases import relay_cursor as relay_cursor
 from services.adapters.postgres.schema_leases import relay_leases as relay_leases
+from services.adapters.postgres.schema_leases import shard_owners as shard_owners
 from services.adapters.postgres.schema_leases import worker_leases as worker_leases
 from services.adapters.postgres.schema_leases import workers as workers
 

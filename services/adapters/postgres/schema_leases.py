@@ -45,6 +45,18 @@ def _leases(table: str, comment: str) -> sa.Table:
 worker_leases = _leases("worker_leases", "who may change a shard, and until when; commits lock none of it")
 relay_leases = _leases("relay_leases", "who publishes a shard, and until when")
 
+shard_owners = sa.Table(
+    "shard_owners",
+    metadata,
+    sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("epoch", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("holder", sa.Uuid, nullable=False, comment="workers.incarnation"),
+    sa.Column("taken_at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("ended_at", sa.DateTime(timezone=True), comment="released, or taken by another; null: neither"),
+    comment="one row per owner that a shard had: nothing but history, no worker reads it",
+)
+
 relay_cursor = sa.Table(
     "relay_cursor",
     metadata,

@@ -45,6 +45,22 @@ UPDATE {leases} l SET owner = $3, holder = $4, epoch = w.epoch, taken_at = clock
     expires_at = clock_timestamp() + $5::float8 * interval '1 second'
 FROM unnest($1::int[], $2::bigint[]) AS w (shard, epoch) WHERE l.shard = w.shard
 """
+# The history of owners, in the transactions that take and release the leases of workers. It stops no lease: a
+# ledger that lost its last transactions gives an epoch twice.
+NOTE_OWNERS = """
+WITH ended AS (
+    UPDATE shard_owners SET ended_at = clock_timestamp() WHERE shard = ANY($1::int[]) AND ended_at IS NULL
+)
+INSERT INTO shard_owners (shard, epoch, owner, holder, taken_at)
+SELECT shard, epoch, owner, holder, taken_at FROM worker_leases WHERE shard = ANY($1::int[])
+ON CONFLICT (shard, epoch) DO UPDATE SET
+    owner = excluded.owner, holder = excluded.holder, taken_at = excluded.taken_at, ended_at = NULL
+"""
+NOTE_RELEASED = """
+UPDATE shard_owners o SET ended_at = clock_timestamp()
+FROM unnest($1::int[], $2::bigint[]) AS w (shard, epoch)
+WHERE o.shard = w.shard AND o.epoch = w.epoch AND o.holder = $3 AND o.ended_at IS NULL
+"""
 RENEW_LEASES = """
 WITH held AS (
     SELECT l.shard FROM unnest($1::int[], $2::bigint[]) AS w (shard, epoch)

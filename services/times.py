@@ -1,0 +1,59 @@
+"""Reads times as people write them: `1h` ago, `03:17`, a day, RFC 3339. They are UTC without an offset."""
+
+from __future__ import annotations
+
+import datetime
+import re
+
+from domain.model.errors import FieldError
+from domain.model.validation import shown
+
+TIMES = "1h (ago), 03:17, 2026-01-31, '2026-01-31 08:00', 2026-01-31T08:00:00Z or now"
+"""What is allowed, by examples."""
+
+_SECONDS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
+_AGO = re.compile(r"(?:\d{1,9}(?:\.\d{1,6})?[wdhms])+", re.ASCII)
+_OF_THE_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?Z?", re.ASCII)
+_OF_THE_YEAR = re.compile(r"(\d{2}-\d{2})[ T](\d{1,2}:\d{2}(?::\d{2})?)Z?", re.ASCII)
+
+
+def moment_ms(path: str, text: str, now: datetime.datetime | None = None) -> int:
+    """Return a time as milliseconds since the epoch.
+
+    Parameters
+    ----------
+    path : str
+        Where the text stands, for the error.
+    text : str
+        `1h` or `1h30m` is so long before now, `03:17` the last time when it was that, `01-31 08:00` of this
+        year, as tables have it. A day is its beginning. Without an offset a time is UTC.
+    now : datetime, optional
+        The present; the clock's without it.
+
+    Raises
+    ------
+    FieldError
+        It is no time; the message shows what is.
+    """
+    at = now or datetime.datetime.now(datetime.UTC)
+    try:
+        found = _moment(text.strip(), at)
+        return int(found.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise FieldError(path, f"{shown(text)} is not a time; allowed are {TIMES}") from None
+
+
+def _moment(text: str, now: datetime.datetime) -> datetime.datetime:
+    if text == "now":
+        return now
+    if _AGO.fullmatch(text):
+        parts = re.findall(r"([\d.]+)([wdhms])", text)
+        return now - datetime.timedelta(seconds=sum(float(count) * _SECONDS[unit] for count, unit in parts))
+    if found := _OF_THE_DAY.fullmatch(text):
+        hour, minute, second = (int(part or 0) for part in found.groups())
+        at = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
+        return at - datetime.timedelta(days=at > now)
+    if found := _OF_THE_YEAR.fullmatch(text):
+        text = f"{now.year}-{found[1]}T{found[2]:0>5}"
+    at = datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return at if at.tzinfo is not None else at.replace(tzinfo=datetime.UTC)

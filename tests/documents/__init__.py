@@ -1,0 +1,1 @@
+"""Do the commands of the documentation run as they are printed?"""
