@@ -14,12 +14,12 @@ from domain.model.priorities import USER_PRIORITY_MAX
 from services.cli import output
 from services.cli.options import CommandError, with_settings
 from services.cli.output import Column, Format, Json, Output
-from services.cli.source import Source, answer_of, fetch, running_instance, target
 from services.cli.tables import moment
 from services.cli.terminal import echo
 from services.config import Settings
 
 if TYPE_CHECKING:
+    from services.cli.source import Source
     from services.ports.store import Grant, Store
 
 app = typer.Typer(
@@ -101,14 +101,20 @@ class _OfInstance:
         self._source = source
 
     async def create(self, grant: Grant) -> str:
+        from services.cli.source import answer_of
+
         body = orjson.dumps(grant._asdict())
         return str(answer_of(*await self._source.request("POST", "/v1/keys", body))["key"])
 
     async def listed(self) -> list[Json]:
+        from services.cli.source import fetch
+
         found: list[Json] = (await fetch(self._source, "/v1/keys"))["items"]
         return found
 
     async def revoke(self, name: str) -> int:
+        from services.cli.source import answer_of, target
+
         status, body = await self._source.request("DELETE", target("/v1/keys", name))
         return 0 if status == 404 else int(answer_of(status, body)["revoked"])
 
@@ -117,6 +123,7 @@ class _OfInstance:
 async def _keys(settings: Settings) -> AsyncIterator[Keys]:
     """Open the keys of the running instance, else those of the ledger."""
     from services import bootstrap
+    from services.cli.source import Source, running_instance
 
     if settings.postgres_dsn is None:
         instance = await running_instance(bootstrap.data_dir(settings), settings.api_ca)
