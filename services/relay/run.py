@@ -112,15 +112,17 @@ class Relay:
 
     async def _keep_shard(self, shard: int) -> None:
         """Publish one shard whenever no other relay does."""
+        stood_by = False
         while True:
             try:
                 epoch = await self._outbox.acquire(shard, self._settings.name, self._settings.lease_seconds)
                 if epoch:
-                    first = epoch == 1  # a later one takes the shard over, which is told at the usual level
-                    level = logging.INFO if first else logging.WARNING
+                    # A take-over from another relay is told at the usual level, a start of this one is not.
+                    level = logging.WARNING if stood_by else logging.INFO
                     _LOGGER.log(level, "publishing shard %d with epoch %d", shard, epoch)
                     self._note("")
                     await self._publish_shard(shard, epoch)
+                stood_by = True
             except (Unavailable, Fenced, Diverged) as error:
                 self._note(f"{error.code}: {error}")
             except LedgerMismatch as error:  # somebody has to mend it; the other shards go on
