@@ -129,6 +129,13 @@ def open_store(at: Place, settings: Settings | None = None) -> Store:
     return PostgresStore(at.dsn, Reading(told.api_read_seconds, told.api_lists_at_once))
 
 
+def newest_revision() -> str:
+    """Return the newest revision of the tables that this version knows."""
+    from services.adapters.postgres.revision import newest_revision as newest
+
+    return newest()
+
+
 async def check_database(at: Place, process: str) -> None:
     """Raise ``Outdated`` or ``TooNew`` where tables are not for us, ``NotGranted`` where we lack grants.
 

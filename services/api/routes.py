@@ -42,6 +42,13 @@ Since = Annotated[
         max_length=TIME_MAX,
     ),
 ]
+At = Annotated[
+    str | None,
+    Query(
+        description="Only what held then (log time): 1h is an hour ago; 03:17, a day, RFC 3339",
+        max_length=TIME_MAX,
+    ),
+]
 Signature = Annotated[str | None, Query(description="Only this equivalence group, hex", max_length=32)]
 ShardNumber = Annotated[int | None, Query(ge=0, le=1 << 20, description="Only this shard")]
 
@@ -132,13 +139,7 @@ def object_routes(deps: Deps) -> APIRouter:
         request: Request,
         namespace: PodNamespace,
         name: PodName,
-        at: Annotated[
-            str | None,
-            Query(
-                description="Only what held then (log time): 1h is an hour ago; 03:17, a day, RFC 3339",
-                max_length=TIME_MAX,
-            ),
-        ] = None,
+        at: At = None,
     ) -> Response:
         at_ms = moment_ms("at", at) if at else None
         sees_all = caller_of(request).namespaces is None

@@ -171,13 +171,13 @@ def version(
     """Show the version of berth, of Python, and of the tables that this version reads and writes."""
     import platform
 
-    from services.adapters.postgres.revision import newest_revision
+    from services import bootstrap
     from services.build import build
 
     said = {
         "berth": build(),
         "python": platform.python_version(),
-        "tables": newest_revision(),
+        "tables": bootstrap.newest_revision(),
     }
     if form in (Format.JSON, Format.YAML):
         print_value(said, form)

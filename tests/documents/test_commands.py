@@ -45,6 +45,7 @@ CANNOT: dict[str, str] = {
     "sed -i": "changes the source; tests/unit/test_own_plugin.py follows that page",
     "cat > my_scenario.json": "tests/unit/test_own_plugin.py follows that page",
     "berth plan -f my_scenario.json": "tests/unit/test_own_plugin.py follows that page",
+    "berth deadletters resend": "names letters whose cause is mended; tests/security/test_resend.py",
     "python -m docs.build": "changes the pages; tests/unit/test_plugin_pages.py compares them",
     "python -m pytest": "tests/unit/test_own_plugin.py follows that page",
 }

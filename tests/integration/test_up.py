@@ -272,3 +272,48 @@ def test_what_others_can_reach_has_a_key_from_the_first_start(server_dir: Path) 
     assert line.split()[-1] == str(file)
     assert file.read_text().strip() not in "".join(lines), "a log shows no key"
     assert file.stat().st_mode & 0o077 == 0
+
+
+CONTENDERS = """\
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: 2, memory: 8Gi, pods: 10}}
+---
+kind: Pod
+metadata: {name: low, uid: 1111-aaaa}
+spec: {containers: [{name: c, resources: {requests: {cpu: 2}}}]}
+"""
+HIGH = """\
+kind: Pod
+metadata: {name: high, uid: 2222-bbbb}
+spec: {priority: 9, containers: [{name: c, resources: {requests: {cpu: 2}}}]}
+"""
+
+
+def test_each_object_has_a_line_and_a_preemption_names_both_pods(server_dir: Path) -> None:
+    def explained(pod: str) -> str:
+        return berth(server_dir, "explain", "pod", pod, "-n", "shop").stdout
+
+    with up(server_dir):
+        sent = berth(server_dir, "apply", "-n", "shop", "-f", "-", stdin=CONTENDERS)
+        assert sent.stdout.splitlines() == ["node/n1 created", "pod/shop/low created"]
+        again = berth(server_dir, "apply", "-n", "shop", "-f", "-", stdin=CONTENDERS)
+        assert again.stdout.splitlines() == ["node/n1 configured", "pod/shop/low configured"]
+        high = berth(server_dir, "apply", "-n", "shop", "-f", "-", stdin=HIGH).stdout.splitlines()
+        assert high[0] == "pod/shop/high created"
+        assert high[1].startswith("pod/shop/high waits: n1 is promised, 1 pod to leave")
+        assert "It has to leave for shop/high of priority 9 (decision 0-" in explained("low")
+        assert "For it shop/low have to leave n1 (decision 0-" in explained("high")
+        gone = berth(server_dir, "delete", "pod", "low", "-n", "shop")
+        assert gone.returncode == 0, gone.stderr
+        eventually(lambda: "shop/high was placed on n1" in explained("high"))
+        assert "For it shop/low had to leave n1 (decision 0-" in explained("high")
+        assert "It had to leave for shop/high of priority 9 (decision 0-" in explained("low")
+        (worker,) = listed(server_dir, "workers")
+        assert (worker["state"], worker["shards"]) == ("ready", [0])
+        (owner,) = listed(server_dir, "shards", "--history", "--since", "1h")
+        assert (owner["owner"], owner["shard"], owner["to"]) == (worker["name"], 0, None)
+        names = berth(server_dir, "get", "po,no", "-o", "name").stdout.split()
+        assert names == ["pod/shop/high", "node/n1"]
+        assert berth(server_dir, "get", names[0], "-o", "jsonpath={.node}").stdout == "n1\n"
+    assert listed(server_dir, "workers")[0]["state"] == "stopped"

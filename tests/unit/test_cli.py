@@ -177,7 +177,8 @@ def test_a_bad_setting_is_named_with_what_is_allowed(variable: str, value: str, 
     with pytest.raises(SettingError, match=variable) as error:
         Settings.from_env({variable: value})
     assert allowed in str(error.value)
-    assert value in str(error.value)
+    may_hold_a_password = variable in ("BERTH_POSTGRES_DSN", "BERTH_API_URL")
+    assert (value in str(error.value)) != may_hold_a_password
 
 
 def test_flags_win_over_variables_over_defaults() -> None:

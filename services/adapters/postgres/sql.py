@@ -402,7 +402,11 @@ UNMENTIONED_COLUMNS = ("topic", "partition", "epoch", "key", "uid", "node")
 
 # ---------------------------------------------------------------------------------------------------- layout
 
-MIGRATION_LOCK = "SELECT pg_advisory_xact_lock(7305181201)"
+MIGRATION_LOCK = """
+-- Another process may migrate for long. What comes behind the lock waits as briefly as all else.
+SELECT set_config('lock_timeout', '10min', true), pg_advisory_xact_lock(7305181201),
+    set_config('lock_timeout', '2s', true)
+"""
 COUNT_SHARDS = "SELECT count(*) FROM shards"
 LOCK_SHARDS = "SELECT shard, epoch FROM shards ORDER BY shard FOR UPDATE"
 LAY_DOWN = "INSERT INTO {table} (shard) SELECT generate_series(0, $1::int - 1) ON CONFLICT DO NOTHING"
