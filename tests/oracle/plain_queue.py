@@ -43,6 +43,8 @@ def plain_draw(pods: Sequence[Plain], works: Works, work_max: int, pods_max: int
 
     while waiting and spent < work_max // 2 and len(drawn) < pods_max // 2:
         spent += take(waiting[0])
-    while waiting and spent < work_max and len(drawn) < pods_max:
+    is_owed = bool(drawn) and any(pod.namespace not in used for pod in waiting)
+    while waiting and (spent < work_max or is_owed) and len(drawn) < pods_max:
+        is_owed = False
         spent += take(min(waiting, key=lambda pod: (used.get(pod.namespace, 0), pod[:3])))
     return sorted(drawn, key=lambda pod: pod[:3])

@@ -55,8 +55,9 @@ def test_work_for_a_pod_does_not_grow_with_the_nodes(name: str) -> None:
     assert many < 1.2 * few + 20, f"{few:.0f} calls a pod on 100 nodes, {many:.0f} on 400"
 
 
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", [name for name in ALONE if name != "away-all"])
 def test_work_for_a_pod_does_not_grow_with_the_pods_beside_it(name: str) -> None:
+    """But for terms that mean every pod: each is compared with each, and their namespace pays for it."""
     few, many = calls_per_pod(name, 20, 10), calls_per_pod(name, 20, 80)
     assert many < 1.2 * few + 20, f"{few:.0f} calls for each of 10 pods, {many:.0f} for each of 80"
 
@@ -77,7 +78,7 @@ def test_an_ordinary_pod_behind_a_burst_is_decided_in_its_own_batch(name: str) -
     assert ORDINARY in decided(batches)
     waits = {row.pod_uid for row in batches[0].pending_added if not row.tried}
     while planner.has_work:
-        assert len(batches) < 100
+        assert len(batches) <= BURST_PODS + 1, "each tries a pod at least"
         batches.append(planner.plan_batch([]))
         attempts = [rows for rows in batches[-1].attempts if rows.attempt.pods_count]
         assert len(attempts) <= WORK_MAX // 60

@@ -107,6 +107,11 @@ def test_one_has_its_turn_whatever_it_costs(work_max: int) -> None:
     assert len(drawn(lines(("a", 0, 3)), work_max)) == work_max
 
 
+def test_who_asks_for_more_than_a_cycle_may_do_does_not_take_it_all() -> None:
+    chosen = drawn(lines(("dear", 0, 9), ("late", 0, 2)), 2)
+    assert counts(chosen) == {"dear": 1, "late": 1}
+
+
 def test_a_group_is_paid_for_once() -> None:
     burst, other = lines(("a", 0, 1), pods=100), lines(("b", 0, 1))
     room = ONE + 99 * pod_work(template(1), PLAN, TABLE) + ONE
