@@ -99,6 +99,8 @@ class Faults:
         Fault of a call -> its probability.
     per_second : dict
         Fault of a while -> how often it strikes in a second of virtual time.
+    lasting : list
+        Those of a while that are on by design: each strikes once before chance has its say.
     noise : float
         The probability that a producer sends a record again, or a broken one, after each record.
     is_squally : bool
@@ -113,6 +115,7 @@ class Faults:
         self._rng = rng
         self.rates: dict[Fault, float] = dict.fromkeys(OF_CALLS, 0.0)
         self.per_second: dict[Fault, float] = {}
+        self.lasting: list[Fault] = []
         self.slow = 0.05
         self.noise = 0.0
         self.is_squally = self.is_lull = False
@@ -136,12 +139,13 @@ class Faults:
         self.slow = rng.choice((0.0, 0.05, 0.3))
         allowed = [fault for fault in OF_A_WHILE if fault not in without]
         chosen = rng.sample(allowed, rng.randint(0, 2))
-        lasting = [fault for fault in lasting if fault in allowed]
-        chosen = [*lasting, *(fault for fault in chosen if fault not in lasting)]
+        # To add a shard takes long, and nothing else lasting strikes meanwhile.
+        self.lasting = sorted((f for f in lasting if f in allowed), key=lambda f: f is Fault.MORE_PARTITIONS)
+        chosen = [*self.lasting, *(fault for fault in chosen if fault not in self.lasting)]
         # What lasts would leave no time to work in, if it struck more often.
         rates = {fault: (0.02, 0.1, 1.0) if fault in BRIEF else (0.02, 0.1) for fault in chosen}
         self.per_second = {fault: rng.choice(each) for fault, each in rates.items()}
-        self.per_second |= {fault: max(0.1, self.per_second[fault]) for fault in lasting}
+        self.per_second |= {fault: max(0.1, self.per_second[fault]) for fault in self.lasting}
         self.noise = rng.choice((0.0, 0.3, 0.6, 0.8))
 
     def strikes(self, fault: Fault) -> bool:

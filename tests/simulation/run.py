@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from tests.simulation.covering import DAYS, Pair, features, missed
 from tests.simulation.faults import NOISE, Fault
 from tests.simulation.invariants import Violation
-from tests.simulation.test_replay import compare, lived
+from tests.simulation.replaying import compare, lived
 from tests.simulation.world import World
 
 SEEDS_PER_CHUNK = 10
@@ -68,7 +68,7 @@ class Tally:
             compare(lived(seed))
         except Exception as error:
             self.violations["NOT REPLAYED"] += 1
-            how = f"python -m pytest tests/simulation/test_replay.py, compare(lived({seed}))"
+            how = f"compare(lived({seed})) of tests.simulation.replaying"
             self.failures.append(f"seed {seed}: {error!r}\n  replay it with: {how}")
         self.counts["days planned again"] += 1
 

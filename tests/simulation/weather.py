@@ -43,6 +43,10 @@ class Weather:
         """Strike now and then, until nothing is left to strike."""
         faults = self._world.faults
         squalls = asyncio.create_task(self._squall())
+        for kind in faults.lasting:
+            await asyncio.sleep(self._rng.uniform(1.0, 10.0))
+            if faults.per_second and await self.strike(kind):
+                faults.counts[kind] += 1
         while faults.per_second:
             await asyncio.sleep(self._rng.expovariate(sum(faults.per_second.values())))
             if faults.per_second:
