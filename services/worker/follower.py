@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from domain.model.errors import LedgerMismatch, Unavailable
 from domain.model.limits import followed_rows_max
 from services.backoff import Backoff
+from services.log_limit import Outage
 from services.ports.journal import Followed, Rest
 from services.ports.ledger import Ledger
 
@@ -61,13 +62,15 @@ class Follower:
     async def run(self) -> None:
         """Follow until cancelled. A ledger that is away is reported elsewhere."""
         backoff = Backoff()
+        outage = Outage(_LOGGER, "follow other workers", asyncio.get_running_loop().time)
         while True:
             try:
                 await self.read()
             except Unavailable as error:
-                _LOGGER.warning("cannot follow other workers: %s", error)
+                outage.failed(error)
                 await backoff.wait()
                 continue
+            outage.over()
             backoff.reset()
             while len(self._rows) >= _BUFFERED_MAX:
                 self._taken.clear()

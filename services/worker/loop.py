@@ -9,13 +9,13 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
 from functools import partial
 from typing import TypeVar
 
 import msgspec
 
-from domain.model.errors import LedgerMismatch, Unavailable
+from domain.model.errors import Fenced, LedgerMismatch, Unavailable
 from domain.model.limits import read_ahead_records_max
 from services.backoff import Backoff
 from services.ports.journal import BATCHES, Checkpoint, batch_offsets, positions_of
@@ -83,6 +83,8 @@ class Loop:
         """Go on until cancelled."""
         try:
             while True:
+                if self.holding.lost:
+                    await self._lose()
                 if self.holding.taken:
                     await self._take()
                 if self.holding.surplus is not None:
@@ -202,7 +204,12 @@ class Loop:
         on_read()
         known = await self.follower.stop(shards)
         of = self.log, self.ledger, self.reader, leases, self.planner, on_read
-        part, latest, faults = await self._through(partial(begin, *of, drain=self.drain))
+        try:
+            part, latest, faults = await self._through(partial(begin, *of, drain=self.drain))
+        except Fenced:  # another worker took some of them meanwhile; nothing of them is in memory yet
+            await self.follower.resume(known)
+            await self._let_go(shards)
+            return frozenset()
         if known != (found := {shard: part.offsets[shard, BATCHES, 0] for shard in shards}):
             raise LedgerMismatch(
                 f"the journals of shards {shards} end at {found}, and were followed to {known}"
@@ -219,7 +226,7 @@ class Loop:
         if damaged:
             await self.intake.drop(damaged)
         await self.intake.add(positions, latest)
-        del self.holding.taken[: len(leases)]
+        self.holding.taken = [lease for lease in self.holding.taken if lease not in leases]
         self.progress.step()
         self.begun.set()
         return damaged
@@ -229,8 +236,33 @@ class Loop:
         await self._settle()
         await self.intake.drop({shard})
         await self._leave({shard})
-        with contextlib.suppress(Unavailable):  # it is renewed no more, and runs out
-            await self.holding.release([shard])
+        await self._let_go([shard])
+        _LOGGER.info("gave shard %d to a worker that holds fewer", shard)
+
+    async def _let_go(self, shards: Collection[int]) -> None:
+        """Give leases back; where the ledger does not answer they are renewed no more, and run out."""
+        with contextlib.suppress(Unavailable):
+            await self.holding.release(shards)
+
+    async def _lose(self) -> None:
+        """Leave shards to the workers that took them. What was decided here meanwhile is none of it.
+
+        Raises
+        ------
+        Fenced
+            A batch was planned on what others have by now: nothing tells what of it to take back.
+        """
+        await self._finish()
+        if self._losers.keys:
+            raise Fenced("shards were lost together with the outcome of a batch")
+        lost = dict(self.holding.lost)
+        begun = lost.keys() & self.planner.owned
+        if begun:
+            await self.intake.drop(begun)
+            await self._leave(begun)
+        for shard, why in sorted(lost.items()):
+            del self.holding.lost[shard]
+            _LOGGER.warning("lost shard %d: %s", shard, why)
 
     async def _settle(self) -> None:
         """Wait until all that was decided is committed, and nothing is to be taken back."""

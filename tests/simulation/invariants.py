@@ -45,6 +45,7 @@ class Invariant(enum.StrEnum):
     LOST_PROFILE = "a profile or a revision is lost"
     LOST_USAGE = "a measurement is lost"
     NO_CONVERGENCE = "events or decisions are stuck"
+    HEALTHY_FENCED = "a worker lost a shard because nobody could renew a lease during an outage"
     SLOW_STOP = "a process that was told to stop went on"
 
 

@@ -33,6 +33,7 @@ from services.ports.outbox import Outbox
 from services.relay.tail import Tail
 from services.worker.following import events_of
 from services.worker.loop import Loop
+from services.worker.sight import Sight
 from tests.simulation.faults import OF_CALLS, Fault, Faults
 from tests.simulation.invariants import Invariant
 from tests.simulation.process import UnreliableLedger, UnreliableLog, UnreliableWriter
@@ -450,6 +451,8 @@ _MANY_IN_GANGS = mock.patch.multiple(
 
 # ----------------------------------------------------------------------------------------------- controls
 
+_JUDGES_AT_ONCE = mock.patch.object(Sight, "is_clear", True)
+_RESTARTS = _often({Fault.LEDGER_RESTART: 0.2})
 _NO_DEDUPE = mock.patch("domain.state.cluster.is_stale", return_value=False)
 _NO_RESUME = mock.patch("services.relay.run.compare", _believe_the_cursor)
 # A commit of a former owner that comes after the first one of the next owner meets a unique key, as that of
@@ -512,6 +515,12 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
         Build(),
         _all(_TAKES_EARLY, _FOLLOWS_SELDOM),
         Invariant.UNRELEASED,
+    ),
+    (
+        "judges others at once after an outage",
+        Build(),
+        _all(_JUDGES_AT_ONCE, _RESTARTS),
+        Invariant.HEALTHY_FENCED,
     ),
     ("parts of gangs", Build(), _PARTS, Invariant.PART_OF_GANG),
     (

@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
@@ -21,11 +22,12 @@ from prometheus_client import CollectorRegistry
 from domain.cycle.slots import GroupSlots
 from domain.model.errors import TopicMismatch
 from domain.model.profiles import BUILT_IN_PROFILES
+from services.adapters.memory.database import LeaseRow
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.outbox import MemoryOutbox
 from services.executor.run import Executor, Positions
 from services.ports.journal import BATCHES
-from services.ports.ledger import Ledger
+from services.ports.ledger import Lease, Ledger
 from services.ports.log import DECISIONS_TOPIC, Entry, Log, TopicPartition, topic_specs
 from services.ports.outbox import Outbox
 from services.relay.run import Relay, RelayMetrics, RelaySettings
@@ -177,8 +179,21 @@ class World:
             process.kill()
 
         task.cancel()
+        process.hurt_at = math.inf
         self.loop.call_later(STOP_SECONDS_MAX, check)
         return True
+
+    def _judge_taken(self, by: Process, shard: int, before: LeaseRow) -> None:
+        """Judge whether a shard may change hands: an outage for all ends the lease of a healthy worker, too."""
+        holder = next((each for each in self.running.values() if before.holder in each.clients), None)
+        if holder is None or holder is by or before.owner is None:
+            return
+        ran_out_at = self.loop.time() - (self.clock.now_ms() - before.until_ms) / 1000
+        renewed_at = ran_out_at - self._lease_seconds
+        is_outage = max(self.outages.ledger, self.outages.writes) > renewed_at
+        fenced = is_outage and holder.is_healthy(Lease(shard, before.epoch), renewed_at - 1.0)
+        said = f"{by.name} took shard {shard} from {holder.name} at {self.loop.time():.3f}"
+        self.auditor.require(not fenced, Invariant.HEALTHY_FENCED, said)
 
     async def _worker(self, process: Process) -> None:
         async def inline(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -202,6 +217,7 @@ class World:
         inner = MemoryLedger(self.database, self.clock)
         self.auditor.tape.delivered[inner] = process.delivered
         ledger = self._build.ledger(process, inner, self.transactions)
+        ledger.took = self._judge_taken
         log = self._build.log(process, self.log)
         metrics = WorkerMetrics(CollectorRegistry())
         parts = cast(Log, log), cast(Ledger, ledger), settings, metrics, inline, NoCollector(), lambda: 0

@@ -78,7 +78,7 @@ class SlowLedger(MemoryLedger):
             raise Overdue("canceling statement due to statement timeout")
         return await super().commit(batch)
 
-    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
+    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
         if not self.renews:
             raise Unavailable("canceling statement due to lock timeout")
         return await super().renew(leases, lease_seconds)

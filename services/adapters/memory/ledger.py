@@ -131,7 +131,8 @@ class MemoryLedger(Client):
         free = [shard for shard, row in rows.items() if self._is_free(row)]
         ends_ms = (row.until_ms for shard, row in rows.items() if shard not in free)
         seconds = min(((end_ms - now_ms) / 1000 for end_ms in ends_ms), default=math.inf)
-        return Muster(names[self], ready, free, seconds)
+        others = (shard for shard in free if rows[shard].holder not in (None, self))
+        return Muster(names[self], ready, free, seconds, {shard: rows[shard].owner or "" for shard in others})
 
     async def acquire(
         self, owner: str, lease_seconds: float, shards: Sequence[int] | None = None
@@ -151,14 +152,13 @@ class MemoryLedger(Client):
             row.epoch = taken.get(shard, row.epoch)
         return [Lease(*each) for each in taken.items()]
 
-    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
+    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
         """See ``Ledger.renew``."""
         rows = self._answering().worker_leases
-        if any((rows[shard].epoch, rows[shard].holder) != (epoch, self) for shard, epoch in leases):
-            return False
-        for lease in leases:
+        held = [each for each in leases if (rows[each.shard].epoch, rows[each.shard].holder) == (each.epoch, self)]
+        for lease in held:
             self._prolong(rows[lease.shard], lease_seconds)
-        return True
+        return held
 
     def _holds(self, lease: Lease) -> bool:
         row = self.database.shards.get(lease.shard)

@@ -90,7 +90,7 @@ class PostgresLedger:
             str(self.incarnation), {str(who): held for who, held in found}, *await self._leases.free()
         )
 
-    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
+    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
         """See ``Ledger.renew``."""
         return await self._leases.renew(leases, lease_seconds)
 
