@@ -170,7 +170,7 @@ def new_planner() -> Planner:
         templates={},
         placements=[],
         pending=(),
-        tombstones=(),
+        tombstones=[],
         profiles=(),
         config=(),
         usage=(),

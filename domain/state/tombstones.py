@@ -55,10 +55,6 @@ class Tombstones:
         at_ms = self._now_ms if at_ms is None else at_ms
         self._gone[which] = (at_ms << _VERSIONS) + (0 if version is None else version + 1)
 
-    def clear(self) -> None:
-        """Forget all: nothing can be late for who reads no events."""
-        self._gone.clear()
-
     def _make_room(self) -> None:
         """Forget the oldest sixteenth at once: taking the first of a dict again and again gets slow."""
         kept = list(self._gone.items())[len(self._gone) // 16 + 1 :]

@@ -51,8 +51,8 @@ class Muster(NamedTuple):
     """Who is ready to take shards: incarnation -> how many it holds; ``me`` is the caller.
 
     ``free`` are the shards that the caller may take, its own included. ``free_in_seconds`` says when the
-    next lease of another runs out, if it is not renewed. ``expired`` are those free shards that another worker
-    did not release, but whose lease it let run out: shard -> the name of this worker.
+    next lease of another runs out, if it is not renewed. ``expired`` are those free shards that another
+    worker did not release, but whose lease it let run out: shard -> the name of this worker.
     """
 
     me: str

@@ -115,6 +115,16 @@ class Follower:
         """Whether there is anything to plan with."""
         return bool(self._rows)
 
+    def take_until(self, shard: int, batch: int) -> list[Followed]:
+        """Return what was read before the journal of a shard had a batch later than this one."""
+        end = next(
+            (i for i, row in enumerate(self._rows) if row.shard == shard and row.batch > batch),
+            len(self._rows),
+        )
+        taken, self._rows, self._since = self._rows[:end], self._rows[end:], self._since[end:]
+        self._taken.set()
+        return taken
+
     def take(self) -> tuple[list[Followed], list[float]]:
         """Return what was read, and of each batch a time at which the ledger did not have it yet."""
         taken, self._rows, self._since = (self._rows, self._since), [], []

@@ -77,7 +77,7 @@ class Holding:
         """
         outage = Outage(_LOGGER, "renew the leases", asyncio.get_running_loop().time)
         while True:
-            if self.leases and self._progress.is_late:
+            if (self.leases or self.lost) and self._progress.is_late:
                 fault = BatchStalled if self._progress.has_batch else Stalled
                 raise fault("no step was done in time (BERTH_PROGRESS_SECONDS); giving the shards back")
             try:
@@ -111,7 +111,9 @@ class Holding:
                 del self.leases[shard]
                 self.taken = [lease for lease in self.taken if lease.shard != shard]
                 self.surplus = None
-                self.lost[shard] = f"another worker took it; this one had not renewed its lease for {seconds:.1f} s"
+                self.lost[shard] = (
+                    f"another worker took it; this one had not renewed its lease for {seconds:.1f} s"
+                )
                 self.changed.set()
             self._renewed_at = now
 

@@ -19,7 +19,7 @@ from domain.model.errors import Fenced, LedgerMismatch, Unavailable
 from domain.model.limits import read_ahead_records_max
 from services.backoff import Backoff
 from services.ports.journal import BATCHES, Checkpoint, batch_offsets, positions_of
-from services.ports.ledger import CommitBatch, Lease, Ledger
+from services.ports.ledger import CommitBatch, Ledger
 from services.ports.log import Log, LogReader, Record
 from services.worker.beginning import begin
 from services.worker.checkpoints import Checkpoints
@@ -188,11 +188,8 @@ class Loop:
 
     # ----------------------------------------------------------------------------------------- shards
 
-    async def _take(self) -> Set[int]:
-        """Begin with shards: fold all that their last owners did, and read what waits there.
-
-        Return those whose partitions have lost records, and are read from elsewhere now.
-        """
+    async def _take(self) -> None:
+        """Begin with shards: fold all that their last owners did, and read what waits there."""
         leases = list(self.holding.taken)
         shards = [lease.shard for lease in leases]
         on_read = partial(self.progress.step, TAKING_SECONDS_MAX)
@@ -209,7 +206,7 @@ class Loop:
         except Fenced:  # another worker took some of them meanwhile; nothing of them is in memory yet
             await self.follower.resume(known)
             await self._let_go(shards)
-            return frozenset()
+            return
         if known != (found := {shard: part.offsets[shard, BATCHES, 0] for shard in shards}):
             raise LedgerMismatch(
                 f"the journals of shards {shards} end at {found}, and were followed to {known}"
@@ -222,14 +219,10 @@ class Loop:
             await self.checkpoints.follow(self.planner, self.metrics.digest_mismatches.inc)
         positions = positions_of(part.offsets)
         self.committer.folded |= positions
-        damaged = {fault.shard for fault in faults}
-        if damaged:
-            await self.intake.drop(damaged)
         await self.intake.add(positions, latest)
         self.holding.taken = [lease for lease in self.holding.taken if lease not in leases]
         self.progress.step()
         self.begun.set()
-        return damaged
 
     async def _give(self, shard: int) -> None:
         """Give a shard up when all that was decided for it is committed, and nothing is to be taken back."""
@@ -285,13 +278,13 @@ class Loop:
         return bool(owned) and rest is not None and rest.call != self._answered
 
     async def _rest(self) -> None:
-        """Give all shards up in memory while no worker decides anything, and begin with them anew.
+        """Begin anew with all shards in memory, while no worker decides anything.
 
-        The ledger of that moment is what each worker goes on from, so a replay can begin there
+        All workers go on from what the ledger has of that moment, so a replay can begin there
         (docs/adr/0036).
         """
-        now, start = asyncio.get_running_loop().time, self.planner.start
-        epochs, calls = dict(start.leases), 0 in start.leases
+        now = asyncio.get_running_loop().time
+        epochs, calls = dict(self.planner.start.leases), 0 in self.planner.owned
         until = now() + (CALL_SECONDS if calls else REST_SECONDS)
         asked = self.follower.resting.get(0)
         await self._settle()
@@ -311,13 +304,7 @@ class Loop:
             silent = sorted(set(range(self.planner.shards_count)) - epochs.keys())
             level = logging.WARNING if self.checkpoints.has_failed_twice else logging.INFO
             _LOGGER.log(level, "no checkpoint after batch %d: shards %s did not rest in time", call, silent)
-        leases = [Lease(*each) for each in sorted(start.leases.items())]
-        records = self.planner.held  # read, and not folded: nobody else reads them
-        await self._leave(start.leases.keys())
-        self.holding.taken[:0] = leases
-        damaged = await self._take()
-        self.planner.ahead.add([record for record in records if record.partition not in damaged])
-        self.planner.renew()
+        await self.think(self.planner.rest, self.follower.take_until(0, call))
         _LOGGER.info("rested for %.3f s after batch %d of shard 0", now() - began, call)
 
     def _at(self, epochs: Mapping[int, int]) -> Checkpoint:

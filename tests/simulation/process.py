@@ -50,7 +50,10 @@ class Process:
         self._outages = outages
         self._frozen_until = 0.0
         self.hurt_at = -math.inf  # when something last befell this process, and not all of them
-        self.renewing: tuple[float, Collection[Lease]] = (-math.inf, ())  # when it last tried, and which leases
+        self.renewing: tuple[float, Collection[Lease]] = (
+            -math.inf,
+            (),
+        )  # when, and which
         self._time = asyncio.get_running_loop().time
 
     def kill(self) -> None:

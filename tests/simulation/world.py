@@ -184,7 +184,7 @@ class World:
         return True
 
     def _judge_taken(self, by: Process, shard: int, before: LeaseRow) -> None:
-        """Judge whether a shard may change hands: an outage for all ends the lease of a healthy worker, too."""
+        """Judge whether a shard may change hands: in an outage healthy workers' leases run out, too."""
         holder = next((each for each in self.running.values() if before.holder in each.clients), None)
         if holder is None or holder is by or before.owner is None:
             return

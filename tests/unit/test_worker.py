@@ -96,9 +96,9 @@ class BlinkingLedger(MemoryLedger):
             self.blinks[what] -= 1
             raise Unavailable("the server closed the connection")
 
-    async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
+    async def load_part(self, leases: Sequence[Lease], *, gone: bool = False) -> LedgerPart:
         self._blink("load_part")
-        return await super().load_part(leases)
+        return await super().load_part(leases, gone=gone)
 
     async def release(self, leases: Sequence[Lease]) -> None:
         self._blink("release")

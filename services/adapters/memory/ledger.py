@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import accumulate
 
 import msgspec
@@ -47,6 +47,7 @@ from services.ports.ledger import (
     NominationRow,
     NotCommitted,
     PodRow,
+    PodTombstone,
     both,
 )
 from services.ports.log import TopicPartition
@@ -155,7 +156,9 @@ class MemoryLedger(Client):
     async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
         """See ``Ledger.renew``."""
         rows = self._answering().worker_leases
-        held = [each for each in leases if (rows[each.shard].epoch, rows[each.shard].holder) == (each.epoch, self)]
+        held = [
+            each for each in leases if (rows[each.shard].epoch, rows[each.shard].holder) == (each.epoch, self)
+        ]
         for lease in held:
             self._prolong(rows[lease.shard], lease_seconds)
         return held
@@ -229,12 +232,12 @@ class MemoryLedger(Client):
             raise Fenced("the ledger is another than was read: a replica took over, or a backup was restored")
         return self.database
 
-    async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
+    async def load_part(self, leases: Sequence[Lease], *, gone: bool = False) -> LedgerPart:
         """See ``Ledger.load_part``."""
         database = self._answering()
         if not all(self._holds(lease) for lease in leases):
             raise Fenced("a shard to load has left the epoch of its lease")
-        return part_of(database, leases)
+        return part_of(database, leases, gone=gone)
 
     async def load_all(self) -> tuple[LedgerBase, LedgerPart]:
         """See ``Ledger.load_all``."""
@@ -332,6 +335,7 @@ def base_of(database: MemoryDatabase) -> LedgerBase:
         profiles=list({name: row for (name, _), row in sorted(database.profiles.items())}.values()),
         config=[database.config_objects[key] for key in sorted(database.config_objects)],
         usage=[database.usage[node] for node in sorted(database.usage)],
+        tombstones=_gone(database),
         batches=batches_of(offsets := {key: row.next_offset for key, row in database.offsets.items()}),
         lanes=lanes_of(offsets),
         seq_next={number: shard.seq_next for number, shard in database.shards.items()},
@@ -342,21 +346,25 @@ def base_of(database: MemoryDatabase) -> LedgerBase:
     )
 
 
-def part_of(database: MemoryDatabase, leases: Sequence[Lease]) -> LedgerPart:
+def _gone(database: MemoryDatabase, shards: Collection[int] | None = None) -> list[PodTombstone]:
+    found = [row for row in database.tombstones.values() if shards is None or row.shard in shards]
+    found.sort(key=lambda row: (row.at_ms, row.namespace, row.name, row.uid))
+    return found[-tombstones_max:]
+
+
+def part_of(database: MemoryDatabase, leases: Sequence[Lease], *, gone: bool = False) -> LedgerPart:
     """Return what the owner of these shards needs."""
     owned = {lease.shard: database.shards[lease.shard] for lease in leases}
     pending = [pod for pod in database.pending.values() if pod.shard in owned]
-    tombstones = [tombstone for tombstone in database.tombstones.values() if tombstone.shard in owned]
     own = [row for (_, shard), row in database.open_placements.items() if shard in owned]
     orphaned = [(row.opened.namespace, row.opened.name) for row in own if row.orphaned]
-    tombstones.sort(key=lambda t: (t.at_ms, t.namespace, t.name, t.uid))
     return LedgerPart(
         shards_count=len(database.shards),
         offsets={key: row.next_offset for key, row in database.offsets.items() if key[0] in owned},
         templates=_templates(database, pending),
         pending=sorted(pending, key=lambda p: (p.arrival, p.shard, p.pod_uid)),
         orphaned=[f"{ns}/{name}" for ns, name in sorted(orphaned)],
-        tombstones=tombstones[-tombstones_max:],
+        gone=_gone(database, owned) if gone else [],
         forwarded=[row for _, row in sorted(database.inbox.forwarded.items()) if row.shard in owned],
         seq_next={shard: row.seq_next for shard, row in owned.items()},
         dead_seq_next={shard: row.dead_seq_next for shard, row in owned.items()},

@@ -49,10 +49,10 @@ async def load_base(connection: Connection) -> LedgerBase:
         return await _base(connection)
 
 
-async def load_part(connection: Connection, leases: Sequence[Lease]) -> LedgerPart:
+async def load_part(connection: Connection, leases: Sequence[Lease], *, gone: bool = False) -> LedgerPart:
     """See ``Ledger.load_part``."""
     async with _snapshot(connection):
-        return await _part(connection, leases)
+        return await _part(connection, leases, gone=gone)
 
 
 async def load_all(connection: Connection) -> tuple[LedgerBase, LedgerPart]:
@@ -89,12 +89,15 @@ async def _base(connection: Connection) -> LedgerBase:
     )
 
 
-async def _part(connection: Connection, leases: Sequence[Lease]) -> LedgerPart:
+async def _part(connection: Connection, leases: Sequence[Lease], *, gone: bool) -> LedgerPart:
     owned = [lease.shard for lease in leases]
     shards = await connection.fetch(sql.READ_SHARDS, owned)
     if {row["shard"]: row["epoch"] for row in shards} != dict(leases):
         raise Fenced("a shard to load has left the epoch of its lease")
-    head, many = await read_head(connection, owned), await _all(_part_rows(connection, owned))
+    rows = _part_rows(connection, owned)
+    if gone:
+        rows["gone"] = _tombstones(connection, owned)
+    head, many = await read_head(connection, owned), await _all(rows)
     return LedgerPart(shards_count=await connection.fetchval(sql.COUNT_SHARDS), **head, **many)
 
 
@@ -133,10 +136,6 @@ def _part_rows(connection: Connection, owned: Sequence[int]) -> dict[str, AsyncI
         "templates": _templates(connection, sql.LOAD_TEMPLATES_PENDING, owned),
         "pending": _pending(connection, owned),
         "orphaned": (row[0] async for row in _stream(connection, sql.LOAD_ORPHANED, owned)),
-        "tombstones": (
-            PodTombstone(**dict(row))
-            async for row in _stream(connection, sql.LOAD_TOMBSTONES, owned, tombstones_max)
-        ),
         "forwarded": inbox.forwarded(_stream(connection, inbox.LOAD_FORWARDED, owned)),
     }
 
@@ -166,6 +165,7 @@ def _base_rows(connection: Connection) -> dict[str, AsyncIterator[Any]]:
             )
             async for node, at_ms, series, marks, sent_by in _stream(connection, sql.LOAD_USAGE)
         ),
+        "tombstones": _tombstones(connection, None),
     }
 
 
@@ -175,6 +175,23 @@ async def _stream(connection: Connection, query: str, *values: Any) -> AsyncIter
     while found := await cursor.fetch(ROWS_PER_FETCH):
         for row in found:
             yield row
+
+
+def _tombstones(connection: Connection, shards: list[int] | None) -> AsyncIterator[PodTombstone]:
+    once = _Once()
+    return (
+        PodTombstone(
+            namespace=once.one(namespace),
+            name=name,
+            uid=uid,
+            resource_version=resource_version,
+            shard=shard,
+            at_ms=at_ms,
+        )
+        async for namespace, name, uid, resource_version, shard, at_ms in _stream(
+            connection, sql.LOAD_TOMBSTONES, shards, tombstones_max
+        )
+    )
 
 
 def _templates(connection: Connection, query: str, *values: Any) -> AsyncIterator[tuple[bytes, PodTemplate]]:

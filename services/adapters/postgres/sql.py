@@ -357,7 +357,7 @@ LOAD_USAGE = 'SELECT node, at_ms, series, marks, sent_by FROM node_usage ORDER B
 LOAD_TOMBSTONES = """
 SELECT * FROM (
     SELECT namespace, name, uid, resource_version, shard, at_ms
-    FROM pod_tombstones WHERE shard = ANY($1::int[])
+    FROM pod_tombstones WHERE $1::int[] IS NULL OR shard = ANY($1)
     ORDER BY at_ms DESC, namespace COLLATE "C" DESC, name COLLATE "C" DESC, uid COLLATE "C" DESC LIMIT $2
 ) AS latest ORDER BY at_ms, namespace COLLATE "C", name COLLATE "C", uid COLLATE "C"
 """
