@@ -60,7 +60,7 @@ class Gap(NamedTuple):
 
 async def checkpoints(asked: argparse.Namespace) -> None:
     """Print the longest gaps between decisions over some checkpoints, and how long a take-over takes."""
-    settings = {"BERTH_CHECKPOINT_BATCHES": str(asked.every)}
+    settings = {"BERTH_CHECKPOINT_BATCHES": str(asked.every), "BERTH_LOG_LEVEL": "info"}
     place = site(asked.nodes, asked.pods, asked.shards, asked.per_tick, asked.logs, settings)
     async with place as here:
         await _remember(here.connection, asked.gone, asked.shards)

@@ -78,6 +78,7 @@ class Loop:
     _losers: Losers = dataclasses.field(default_factory=Losers)
     _commit: asyncio.Task[None] | None = None
     _answered: int = -1  # the batch of shard 0 with which the last call to rest came
+    _rests_until: float = 0.0  # nothing is committed before the caller goes on, or this moment
 
     async def run(self) -> None:
         """Go on until cancelled."""
@@ -177,6 +178,7 @@ class Loop:
             return
         if is_judged:
             batch = self._losers.judge(batch)
+        await self._until_caller_goes_on()
         commit = self.committer.commit(batch, self.progress, self._losers)
         self._commit = asyncio.create_task(self.progress.of_batch(commit))
         await asyncio.sleep(0)  # let the commit begin before the next batch takes the thread
@@ -305,6 +307,7 @@ class Loop:
             level = logging.WARNING if self.checkpoints.has_failed_twice else logging.INFO
             _LOGGER.log(level, "no checkpoint after batch %d: shards %s did not rest in time", call, silent)
         await self.think(self.planner.rest, self.follower.take_until(0, call))
+        self._rests_until = 0.0 if calls else until
         _LOGGER.info("rested for %.3f s after batch %d of shard 0", now() - began, call)
 
     def _at(self, epochs: Mapping[int, int]) -> Checkpoint:
@@ -318,23 +321,35 @@ class Loop:
         )
 
     async def _wait_for_others(self, call: int, epochs: dict[int, int], until: float) -> bool:
-        """Wait until all rest, as caller, or until the caller goes on; return whether that is so.
+        """Wait until all rest; return whether they do. ``epochs`` takes the shards of those who rest.
 
-        ``epochs`` takes the shards of those who rest.
+        Whoever was called waits no longer than until the caller goes on.
         """
         while asyncio.get_running_loop().time() < until:
             self.progress.step()
             with contextlib.suppress(Unavailable):
                 await self.follower.read()
-            if 0 in self.planner.owned:
-                for rest in self.follower.resting.values():
-                    epochs |= rest.leases if rest.call == call else {}
-                if len(epochs) == self.planner.shards_count:
-                    return True
-            elif (caller := self.follower.resting.get(0)) is None or caller.call != call:
+            for rest in self.follower.resting.values():
+                epochs |= rest.leases if rest.call == call else {}
+            if len(epochs) == self.planner.shards_count:
                 return True
+            if 0 not in self.planner.owned and not self._rests_caller():
+                return False
             await asyncio.sleep(self.follow_seconds)
         return False
+
+    def _rests_caller(self) -> bool:
+        caller = self.follower.resting.get(0)
+        return caller is not None and caller.call == self._answered
+
+    async def _until_caller_goes_on(self) -> None:
+        """Hold the first batch behind a rest back: it is planned while the state of the ledger is held."""
+        while self._rests_caller() and asyncio.get_running_loop().time() < self._rests_until:
+            self.progress.step()
+            with contextlib.suppress(Unavailable):
+                await self.follower.read()
+            await asyncio.sleep(self.follow_seconds)
+        self._rests_until = 0.0
 
     async def _through(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask until there is an answer: to start over would cost the shards that are held already, too."""

@@ -16,7 +16,7 @@ from tests.simulation.world import World
 
 SEEDS_COUNT = examples(60)  # ``make simulate`` lives thousands
 SEEDS_PER_TEST = min(10, SEEDS_COUNT)
-WITH_ALL_FAULTS = (1_101, 1_103, 1_112, 1_150, 1_152)
+WITH_ALL_FAULTS = (1_101, 1_102, 1_103, 1_107, 1_109, 1_112, 1_150, 1_152)
 
 
 @pytest.fixture(autouse=True)
