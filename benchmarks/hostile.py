@@ -327,7 +327,7 @@ def new_planner(*, preempts: bool = False, stopwatch: Callable[[], int] = lambda
         templates={},
         placements=[],
         pending=(),
-        tombstones=(),
+        tombstones=[],
         profiles=(),
         config=(),
         usage=(),

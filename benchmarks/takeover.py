@@ -142,13 +142,14 @@ class Workers:
         first: int,
         per_tick: int,
         logs: Path,
+        settings: Mapping[str, str] = {},
     ) -> None:
         self._per_tick = per_tick
         self._logs = logs
         self._connection = connection
         self._writer = writer
         self._number = first
-        self._env = environment(PYTHONPATH=python_path(), BERTH_POSTGRES_DSN=place.dsn)
+        self._env = environment(PYTHONPATH=python_path(), BERTH_POSTGRES_DSN=place.dsn, **settings)
         assert place.kafka_bootstrap is not None
         self._env["BERTH_KAFKA_BOOTSTRAP"] = place.kafka_bootstrap
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -162,11 +163,12 @@ class Workers:
         with (self._logs / f"{name}.log").open("wb") as log:
             self._running[name] = subprocess.Popen(command, cwd="/", env=self._env, stderr=log)
 
-    async def _seen(self) -> dict[int, Owned]:
+    async def seen(self) -> dict[int, Owned]:
+        """Return how each shard stands."""
         rows = await self._connection.fetch(_OWNED)
         return {shard: Owned(*rest) for shard, *rest in rows}
 
-    async def _tick(self, shards: int) -> None:
+    async def tick(self, shards: int) -> None:
         """Produce the pods of a tick, about as many in each shard."""
         pods = [pod_of(self._number + i, 0, PLAIN) for i in range(shards * self._per_tick)]
         self._number += len(pods)
@@ -189,7 +191,7 @@ class Workers:
         before: dict[int, int] = {}
         waits = set(since)
         while time.monotonic() < began + _WAIT_SECONDS_MAX:
-            seen = await self._seen()
+            seen = await self.seen()
             for shard in sorted(waits):
                 if seen[shard].epoch > since[shard]:
                     if shard not in before:
@@ -198,17 +200,17 @@ class Workers:
                         waits.discard(shard)
             if not waits:
                 return taken, time.monotonic() - began
-            await self._tick(len(seen))
+            await self.tick(len(seen))
         raise TimeoutError(f"no worker decides for the shards {sorted(waits)}")
 
     async def until_up(self, workers: int) -> None:
         """Wait until so many workers that run follow, and for the shards to have moved to where they stay."""
         while await self._connection.fetchval(_UP, [*self._running]) < workers:
             await asyncio.sleep(0.1)
-        quiet_since, before = time.monotonic(), await self._seen()
+        quiet_since, before = time.monotonic(), await self.seen()
         while time.monotonic() < quiet_since + _SETTLE_SECONDS:
             await asyncio.sleep(0.1)
-            seen = await self._seen()
+            seen = await self.seen()
             if {k: v.epoch for k, v in seen.items()} != {k: v.epoch for k, v in before.items()}:
                 quiet_since, before = time.monotonic(), seen
 
@@ -219,10 +221,10 @@ class Workers:
 
     async def signalled(self, number: signal.Signals) -> Gap:
         """Send the owner of the most shards a signal while it works; return what its shards waited."""
-        seen = await self._seen()
+        seen = await self.seen()
         loaded = time.monotonic() + _LOAD_SECONDS
         while time.monotonic() < loaded:
-            await self._tick(len(seen))
+            await self.tick(len(seen))
         owner, shards = Counter(row.owner for row in seen.values()).most_common(1)[0]
         assert owner is not None
         process = self._running.pop(owner)
@@ -255,24 +257,40 @@ class Gap(NamedTuple):
     end_seconds: float
 
 
+class Site(NamedTuple):
+    """Workers, the writer of the log and the server of the ledger that they share, and a connection to it."""
+
+    workers: Workers
+    writer: LogWriter
+    postgres: PostgresServer
+    dsn: str
+    connection: asyncpg.Connection
+
+
 @contextlib.asynccontextmanager
 async def site(
-    nodes: int, pods: int, shards: int, per_tick: int, logs: Path | None = None
-) -> AsyncIterator[Workers]:
-    """Run the servers with a ledger of so many placed pods."""
+    nodes: int,
+    pods: int,
+    shards: int,
+    per_tick: int,
+    logs: Path | None = None,
+    settings: Mapping[str, str] = {},
+) -> AsyncIterator[Site]:
+    """Run the servers with a ledger of so many placed pods; ``settings`` are environment of the workers."""
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as folder:
         os.chmod(folder, 0o755)
         logs = logs or Path(folder)
         logs.mkdir(parents=True, exist_ok=True)
-        with KafkaServer(Path(folder) / "k") as kafka, PostgresServer(Path(folder) / "p") as dsn:
+        postgres = PostgresServer(Path(folder) / "p")
+        with KafkaServer(Path(folder) / "k") as kafka, postgres as dsn:
             place = Place(dsn, kafka)
             await initialise(place, shards)
             await fill(place, ledger_of(nodes, pods, min(GROUPS, pods), PLAIN), shards)
             log, connection = open_log(place), await asyncpg.connect(dsn)
             writer = await log.writer()
-            workers = Workers(place, writer, connection, pods, per_tick, logs)
+            workers = Workers(place, writer, connection, pods, per_tick, logs, settings)
             try:
-                yield workers
+                yield Site(workers, writer, postgres, dsn, connection)
             finally:
                 workers.stop()
                 await writer.aclose()
@@ -282,7 +300,8 @@ async def site(
 
 async def measure(asked: argparse.Namespace) -> None:
     """Print a line per gap, in seconds, and how many of each signal were within the target."""
-    async with site(asked.nodes, asked.pods, asked.shards, asked.per_tick, asked.logs) as workers:
+    async with site(asked.nodes, asked.pods, asked.shards, asked.per_tick, asked.logs) as here:
+        workers = here.workers
         workers.start()
         _, started = await workers.decided(dict.fromkeys(range(asked.shards), 1))
         print(f"start: decision {started:.2f} ({workers.cpu_seconds():.1f} of processor time)", flush=True)

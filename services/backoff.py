@@ -8,10 +8,10 @@ from domain.model import limits
 
 
 class Backoff:
-    """The waits between tries; they start short again after ``reset``."""
+    """The waits between tries, up to ``ms_max``; they start short again after ``reset``."""
 
-    def __init__(self) -> None:
-        self._ms = limits.retry_backoff_ms_min
+    def __init__(self, ms_max: int = limits.retry_backoff_ms_max) -> None:
+        self._ms, self._ms_max = limits.retry_backoff_ms_min, ms_max
 
     def reset(self) -> None:
         """Forget the failed tries: the last one went well."""
@@ -19,7 +19,7 @@ class Backoff:
 
     def next_ms(self) -> int:
         """Return how long to wait now; the next wait is twice as long, up to the bound."""
-        now, self._ms = self._ms, min(self._ms * 2, limits.retry_backoff_ms_max)
+        now, self._ms = self._ms, min(self._ms * 2, self._ms_max)
         return now
 
     async def wait(self) -> None:

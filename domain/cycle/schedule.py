@@ -10,7 +10,6 @@ attempt per group that explains both.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from operator import itemgetter
 
 from domain.cycle.counted import PodsKnown
 from domain.cycle.excluded import Excluded
@@ -56,6 +55,7 @@ from domain.state.changes import (
 from domain.state.cluster import ClusterState
 from domain.state.followed import FollowedEvent, PodsFollowed
 from domain.state.nominations import Nomination
+from domain.state.pods import PodEntry
 from domain.state.snapshot import Snapshot
 from domain.state.steps import Cleared, Forgotten, Given, Owned, Repromised, Settle, Unnominated
 
@@ -229,8 +229,8 @@ class Scheduler:
         Cost: O(pods), as of a restart's queue.
         """
         before = self.queue
-        pods = ((entry.arrival, entry.spec) for entry in self.state.pods.values() if not entry.node)
-        waiting = sorted(pods, key=itemgetter(0))
+        pods = [entry for entry in self.state.pods.values() if not entry.node]
+        waiting = [(entry.arrival, entry.spec) for entry in sorted(pods, key=_as_restored)]
         promised = self.state.nominations.entries
         self._excluded.clear()
         self.queue = Queue(self.state, self.profiles.plans, self._backoff_ms, self._excluded)
@@ -258,8 +258,7 @@ class Scheduler:
     def give(self, shards: Collection[int]) -> list[str]:
         """Leave shards to others; return the keys of their pods that waited, of which nothing stays.
 
-        What they placed goes on counting. Who is left without any forgets which pods are gone: whoever begins
-        does not know it of other shards' pods, and what it decides follows from the ledger. Cost: O(pods).
+        What they placed goes on counting, and who is gone stays gone. Cost: O(pods).
         """
         pods = self.state.pods
         keys = [key for key, entry in pods.items() if not entry.node and entry.shard in shards]
@@ -268,8 +267,6 @@ class Scheduler:
             self.queue.drop(key)
         self.state.apply(Given(frozenset(shards)))
         self.own(self.state.own.difference(shards), self.state.shards_count)
-        if not self.state.own:
-            self.state.tombstones.clear()
         return keys
 
     @property
@@ -401,3 +398,8 @@ class Scheduler:
         if not self._snapshot.sync():
             self._slots.void()
         self._slots.counters.sync(self._snapshot.rows_width)
+
+
+def _as_restored(entry: PodEntry) -> tuple[int, int, str]:
+    """Return by what the waiting pods of a ledger are ordered."""
+    return entry.arrival, entry.shard, entry.spec.uid

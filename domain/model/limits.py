@@ -139,6 +139,7 @@ followed_bytes_max = 512 << 10
 # Time.
 lease_seconds = 2.0
 lease_renewal_seconds = 0.5
+returning_seconds = 2.0  # after an outage of the ledger a call that hangs ends, and is tried again
 lease_seconds_max = 60.0  # a lease that ends later was written before the database's clock was set back
 refold_lease_seconds = 60.0  # of whom nobody may disturb for so long
 progress_seconds = 10.0  # a worker that got no step further for so long gives its shards back
@@ -150,7 +151,8 @@ backoff_ms_max = 10_000
 timed_step_ms = 1_000  # log time is looked at for what is timed when it comes to a multiple of it
 tick_ms = 1_000  # between two ticks, and how far one moves a log time that is ahead of it
 retry_backoff_ms_min = 50
-retry_backoff_ms_max = 5_000
+retry_backoff_ms_max = 1_000  # of a server that does not answer: who waited longer would come back late
+starting_over_ms_max = 5_000  # between two starts of a worker, each of which reads the whole cluster
 
 assert resource_value_max * pods_per_node_max <= INT64_MAX
 assert cpu_milli_max <= resource_value_max
@@ -167,7 +169,7 @@ assert max(lease_seconds, refold_lease_seconds) <= lease_seconds_max
 assert 2 * heartbeat_seconds < worker_seen_seconds_max <= heartbeat_seconds_max
 assert batch_records_max < cycle_pods_max
 assert backoff_ms_min <= backoff_ms_max
-assert retry_backoff_ms_min <= retry_backoff_ms_max
+assert retry_backoff_ms_min <= retry_backoff_ms_max <= starting_over_ms_max
 assert dead_letter_topic_raw_bytes_max * 2 < event_bytes_max
 assert anti_affinity_keys_per_pod_max * 2 <= rules_per_pod_max
 

@@ -99,7 +99,8 @@ class ClusterState(Restorable):
         self.tombstones = Tombstones()
         self.config = Config(self.index)
         self.nominations, self._nominating = of.nominations, Nominating(of, self._known)
-        self._following = Following(of, self._known, self.resources, self.usage, self._nominating)
+        parts = self._known, self.resources, self.usage, self._nominating, self.tombstones
+        self._following = Following(of, *parts)
         self._next_arrival = 1
 
     # ------------------------------------------------------------------------------------------ events

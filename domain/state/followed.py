@@ -76,6 +76,15 @@ class PodsFollowedCounted(msgspec.Struct, frozen=True, gc=False):
     uids: Sequence[str]
 
 
+class GoneFollowed(msgspec.Struct, frozen=True, gc=False):
+    """Pods and replaced nodes of other workers are gone: ``uids[i]`` of ``keys[i]`` since ``at_ms[i]``."""
+
+    keys: Sequence[str]
+    uids: Sequence[str]
+    versions: Sequence[int | None]
+    at_ms: Sequence[int]
+
+
 class NominationsFollowed(msgspec.Struct, frozen=True, gc=False):
     """Pods of other workers have nodes promised, and those with the uids ``ended`` have none any more."""
 
@@ -90,5 +99,6 @@ FollowedEvent = (
     | PodsLeft
     | PodFollowedRefreshed
     | PodsFollowedCounted
+    | GoneFollowed
     | NominationsFollowed
 )

@@ -25,6 +25,7 @@ from domain.state.changes import (
 )
 from domain.state.followed import (
     FollowedEvent,
+    GoneFollowed,
     NodeFollowed,
     NominationsFollowed,
     PodFollowedRefreshed,
@@ -38,6 +39,7 @@ from domain.state.nodes import NodeEntry
 from domain.state.nominating import Nominating
 from domain.state.occupancy import Occupancy
 from domain.state.resources import ResourceIndex
+from domain.state.tombstones import Tombstones
 from domain.state.usage import USAGE_SHARD, UsageWindows
 
 
@@ -54,9 +56,10 @@ class Following:
         resources: ResourceIndex,
         usage: UsageWindows,
         nominating: Nominating,
+        tombstones: Tombstones,
     ) -> None:
         self._occupancy, self._pods, self._resources, self._usage = occupancy, pods, resources, usage
-        self._nominating = nominating
+        self._nominating, self._tombstones = nominating, tombstones
 
     def fold(self, event: FollowedEvent) -> Iterator[Change]:
         """Fold one event. Cost: O(1), and per pod of it. A node that appears costs its pods besides."""
@@ -71,6 +74,9 @@ class Following:
                 yield from self._follow_node(event)
             case PodFollowedRefreshed():
                 yield from self._refresh(event)
+            case GoneFollowed():
+                for gone in zip(event.keys, event.uids, event.versions, event.at_ms, strict=True):
+                    self._tombstones.add(*gone)
             case NominationsFollowed():
                 yield from self._nominating.follow(event)
             case PodsFollowedCounted():

@@ -67,11 +67,6 @@ class Remembered(Generic[K, V]):
         self._entries = {namespace: of for namespace, of in entries.items() if of}
         self._count = sum(map(len, self._entries.values()))
 
-    def clear(self) -> None:
-        """Forget all."""
-        self._entries.clear()
-        self._count = 0
-
     def make_room(self, most: int) -> list[K]:
         """Forget all but ``most``, the oldest of those namespaces that have most; return what was forgotten.
 

@@ -55,10 +55,6 @@ class Tombstones:
         if len(self._gone) > tombstones_max:
             self.lost_count += len(self._gone.make_room(tombstones_max))
 
-    def clear(self) -> None:
-        """Forget all: nothing can be late for who reads no events."""
-        self._gone.clear()
-
     def why_late(self, key: str, uid: str, version: int | None) -> str:
         """Return why an event of a pod comes too late, "" where it does not.
 

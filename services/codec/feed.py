@@ -20,6 +20,7 @@ from services.ports.inbox import is_lane
 from services.ports.journal import (
     Feed,
     Followed,
+    Gone,
     JournalRow,
     NodeFed,
     NominationFed,
@@ -112,7 +113,18 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
             nominated=promised,
             lanes=[(a.shard, a.topic, a.hi) for a in batch.offsets if is_lane(a.topic)],
             rest=None if batch.call is None else Rest(batch.call, dict(batch.shards)),
+            gone=_gone(batch),
         )
+    )
+
+
+def _gone(batch: CommitBatch) -> Gone:
+    rows = batch.tombstones
+    return Gone(
+        keys=[row.key for row in rows],
+        uids=[row.uid for row in rows],
+        versions=[row.resource_version for row in rows],
+        ago_ms=[batch.log_time_ms - row.at_ms for row in rows],
     )
 
 

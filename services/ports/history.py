@@ -94,7 +94,7 @@ class Scratch(Protocol):
     async def load_base(self) -> LedgerBase:
         """See ``Ledger.load_base``."""
 
-    async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
+    async def load_part(self, leases: Sequence[Lease], *, gone: bool = False) -> LedgerPart:
         """See ``Ledger.load_part``."""
 
     async def write(self, batch: CommitBatch) -> bool:

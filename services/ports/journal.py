@@ -112,6 +112,18 @@ class Refreshed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     lives: list[int] = []
 
 
+class Gone(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Pods and replaced nodes that are remembered as gone from a batch on, as columns; see ``PodTombstone``.
+
+    A key is namespace/name, or the name of a node. ``ago_ms`` is how long before the log time of the batch.
+    """
+
+    keys: list[str] = []
+    uids: list[str] = []
+    versions: list[int | None] = []
+    ago_ms: list[int] = []
+
+
 class NominationFed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A waiting pod has a node promised; ``template`` numbers a row of the feed's table."""
 
@@ -167,6 +179,9 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
         How far inboxes are written and read after it: shard, topic and number (``services/ports/inbox.py``).
     rest : Rest or None
         Given where its worker rests behind the batch.
+    gone : Gone or None
+        What nobody may bring back. None: of a build that left it to the next owner to read it from the
+        ledger.
     """
 
     signatures: list[bytes] = []
@@ -186,6 +201,7 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     nominated: list[NominationFed] = []
     lanes: list[tuple[int, str, int]] = []
     rest: Rest | None = None
+    gone: Gone | None = None
 
 
 class Followed(msgspec.Struct, frozen=True, kw_only=True):

@@ -232,7 +232,7 @@ class LedgerBase(msgspec.Struct, frozen=True, kw_only=True):
     promised. Of the victims of nominations it has those that have not left. ``batches`` says per shard how
     far its journal had come, ``seq_next`` its next seq, ``guards`` of each key its version
     (``services/ports/guards.py``), ``lanes`` how far all inboxes are written and read. ``seal_secret`` is
-    that of ``services/codec/seal.py``.
+    that of ``services/codec/seal.py``. ``tombstones`` are in the order in which pods and nodes went.
     """
 
     nodes: Sequence[NodeRow]
@@ -242,6 +242,7 @@ class LedgerBase(msgspec.Struct, frozen=True, kw_only=True):
     profiles: Sequence[ProfileRow]
     config: Sequence[ConfigRow]
     usage: Sequence[UsageRow]
+    tombstones: list[PodTombstone] = []
     batches: Mapping[int, int] = {}
     seq_next: Mapping[int, int] = {}
     guards: Mapping[str, int] = {}
@@ -256,7 +257,7 @@ class LedgerPart(msgspec.Struct, frozen=True, kw_only=True):
 
     Records below ``refold_below`` were folded before, and come once more for what they say of pods that are
     known. ``orphaned`` are keys of placed pods that were told last that their node is gone. ``shards_count``
-    counts all shards of the ledger.
+    counts all shards of the ledger. ``gone`` is only for a worker that was not told by the feeds.
     """
 
     shards_count: int
@@ -265,7 +266,7 @@ class LedgerPart(msgspec.Struct, frozen=True, kw_only=True):
     templates: Mapping[bytes, PodTemplate]
     pending: Sequence[PendingPod]
     orphaned: Sequence[str] = ()
-    tombstones: Sequence[PodTombstone]
+    gone: list[PodTombstone] = []
     forwarded: Sequence[Forwarded] = ()
     seq_next: Mapping[int, int]
     dead_seq_next: Mapping[int, int]
@@ -279,7 +280,6 @@ class LedgerState(LedgerBase, frozen=True, kw_only=True):
     refold_below: Mapping[tuple[int, str, int], int] = {}
     pending: Sequence[PendingPod]
     orphaned: Sequence[str] = ()
-    tombstones: Sequence[PodTombstone]
     forwarded: Sequence[Forwarded] = ()
     seq_next: Mapping[int, int]
     dead_seq_next: Mapping[int, int]
@@ -287,13 +287,15 @@ class LedgerState(LedgerBase, frozen=True, kw_only=True):
     @property
     def part(self) -> LedgerPart:
         """The part."""
-        return LedgerPart(**{name: getattr(self, name) for name in LedgerPart.__struct_fields__})
+        names = (name for name in LedgerPart.__struct_fields__ if name != "gone")
+        return LedgerPart(**{name: getattr(self, name) for name in names})
 
 
 def both(base: LedgerBase, part: LedgerPart) -> LedgerState:
     """Return a base and a part of one moment in one."""
     fields = msgspec.structs.asdict(base) | msgspec.structs.asdict(part)
     fields["templates"] = {**base.templates, **part.templates}
+    del fields["gone"]
     return LedgerState(**fields)
 
 
@@ -303,8 +305,11 @@ class Ledger(Workers, Protocol):
     async def load_base(self) -> LedgerBase:
         """Read what every worker knows. ``RefoldNeeded``: the ledger keeps too little of its pods."""
 
-    async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
-        """Read what an owner needs; raise ``Fenced`` when an epoch is no longer the shard's."""
+    async def load_part(self, leases: Sequence[Lease], *, gone: bool = False) -> LedgerPart:
+        """Read what an owner needs, and with ``gone`` the tombstones of these shards.
+
+        Raises ``Fenced`` when an epoch is no longer the shard's.
+        """
 
     async def load_all(self) -> tuple[LedgerBase, LedgerPart]:
         """Read the base and the part of all shards, whoever owns them, in one snapshot: for who looks."""

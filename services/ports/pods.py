@@ -144,3 +144,8 @@ class PodTombstone(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     resource_version: int | None
     shard: int
     at_ms: int
+
+    @property
+    def key(self) -> str:
+        """Namespace and name, or the name of a node."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name

@@ -51,13 +51,15 @@ class Muster(NamedTuple):
     """Who is ready to take shards: incarnation -> how many it holds; ``me`` is the caller.
 
     ``free`` are the shards that the caller may take, its own included. ``free_in_seconds`` says when the
-    next lease of another runs out, if it is not renewed.
+    next lease of another runs out, if it is not renewed. ``expired`` are those free shards that another
+    worker did not release, but whose lease it let run out: shard -> the name of this worker.
     """
 
     me: str
     workers: Mapping[str, int]
     free: Sequence[int]
     free_in_seconds: float = math.inf
+    expired: Mapping[int, str] = {}
 
 
 class Workers(Protocol):
@@ -84,8 +86,8 @@ class Workers(Protocol):
         may take them again. Returns nothing when there is nothing to take.
         """
 
-    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
-        """Prolong the leases; False when any epoch is no longer the shard's. Waits for no commit."""
+    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
+        """Prolong the leases that the caller still holds, and return them. Waits for no commit."""
 
     async def release(self, leases: Sequence[Lease]) -> None:
         """Give the shards back, if they are still held with these epochs."""

@@ -65,13 +65,16 @@ def difference(
         before, now = row.effects.get(kind, "none"), again.effects.get(kind, "none")
         if before != now and (is_restart or kind != RETRIED):
             return _said(row, f"the rows of {kind}", before, now)
+    fed, fed_again = unpack_feed(row.feed), unpack_feed(again.feed if row.feed else b"")
+    if fed.gone is None:  # a build of before did not say who is gone
+        fed_again = msgspec.structs.replace(fed_again, gone=None)
     plain: tuple[tuple[str, object, object], ...] = (
         ("the number of the batch", row.batch, again.batch),
         ("the seqs of its decisions", row.seqs, again.seqs),
         ("the ranges of records", sorted(row.lanes), sorted(again.lanes)),
         ("log time", row.log_time_ms, again.log_time_ms),
         ("the digest of the state", row.digest, again.digest if is_digest_told else None),
-        ("what other workers follow", unpack_feed(row.feed), unpack_feed(again.feed if row.feed else b"")),
+        ("what other workers follow", fed, fed_again),
     )
     for what, one, other in plain:
         if one != other:

@@ -141,8 +141,10 @@ class Workers:
     async def _planner_of(self, row: JournalRow) -> Planner:
         changes = row.owned
         if row.begins_again and row.worker in self._planners:
+            rested = changes[0]
             planner = self._planners[row.worker]
-            planner.give(planner.owned)
+            known = {shard: at for shard, at in rested.followed.items() if shard not in planner.owned}
+            planner.rest(await self._rows(planner, known))
         elif row.start is not None:
             changes = _changes(row, row.start)
             self._planners[row.worker] = self._made.pop(row.position)
@@ -170,7 +172,7 @@ class Workers:
         if leases:
             offsets = {(shard, topic, at): offset for shard, topic, at, offset in change.offsets}
             await self._scratch.restart(dict(leases), offsets)
-            planner.take(leases, await self._scratch.load_part(leases))
+            planner.take(leases, await self._scratch.load_part(leases, gone=planner.lacks_gone))
 
     async def _rows(self, planner: Planner, until: Mapping[int, int]) -> list[Followed]:
         """Return the rows that a planner has still to follow up to these batches."""

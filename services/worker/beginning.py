@@ -101,7 +101,7 @@ async def begin(
             latest[at], keys[at] = await _read(reader, at, span, on_read)
         if fault is not None:
             faults.append(fault)
-    part = await ledger.load_part(leases)
+    part = await ledger.load_part(leases, gone=planner.lacks_gone)
     if part.shards_count != planner.shards_count:
         raise LedgerMismatch(
             f"the ledger has {part.shards_count} shards, and had {planner.shards_count} when it was read"

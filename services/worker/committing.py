@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from domain.model.errors import Fenced, Overdue, Unavailable
 from services.backoff import Backoff
+from services.log_limit import Outage
 from services.ports.ledger import CommitBatch, Committed, Ledger, NotCommitted
 from services.ports.log import TopicPartition
 from services.worker.faults import CommitOverdue
@@ -65,15 +67,17 @@ class Committer:
     async def commit(self, batch: CommitBatch, progress: Progress, losers: Losers) -> None:
         """Write one batch."""
         backoff, unknown, overdue_count = Backoff(), False, 0
+        outage = Outage(_LOGGER, "commit a batch", asyncio.get_running_loop().time)
         while True:
             try:
                 with self._metrics.commit_seconds.time():
                     outcome = await self._once(batch, unknown=unknown)
+                outage.over()
                 progress.step()
                 break
             except Unavailable as error:
                 unknown = True
-                _LOGGER.warning("the ledger does not answer, outcome unknown: %s", error)
+                outage.failed(error)
                 overdue_count = overdue_count + 1 if isinstance(error, Overdue) else 0
                 if overdue_count:
                     progress.step()
@@ -81,7 +85,7 @@ class Committer:
                     raise CommitOverdue(f"the ledger ended a commit {OVERDUE_MAX} times: {error}") from error
                 await backoff.wait()
         if isinstance(outcome, NotCommitted):
-            raise Fenced("another owner has moved the offsets")
+            raise Fenced("another worker took a shard over for which a batch was planned")
         self._metrics.committed(batch, outcome)
         losers.note(batch, outcome)
         for a in batch.offsets:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from domain.model.errors import LedgerMismatch, Unavailable
 from domain.model.limits import followed_rows_max
 from services.backoff import Backoff
+from services.log_limit import Outage
 from services.ports.journal import Followed, Rest
 from services.ports.ledger import Ledger
 
@@ -61,13 +62,15 @@ class Follower:
     async def run(self) -> None:
         """Follow until cancelled. A ledger that is away is reported elsewhere."""
         backoff = Backoff()
+        outage = Outage(_LOGGER, "follow other workers", asyncio.get_running_loop().time)
         while True:
             try:
                 await self.read()
             except Unavailable as error:
-                _LOGGER.warning("cannot follow other workers: %s", error)
+                outage.failed(error)
                 await backoff.wait()
                 continue
+            outage.over()
             backoff.reset()
             while len(self._rows) >= _BUFFERED_MAX:
                 self._taken.clear()
@@ -111,6 +114,16 @@ class Follower:
     def has_rows(self) -> bool:
         """Whether there is anything to plan with."""
         return bool(self._rows)
+
+    def take_until(self, shard: int, batch: int) -> list[Followed]:
+        """Return what was read before the journal of a shard had a batch later than this one."""
+        end = next(
+            (i for i, row in enumerate(self._rows) if row.shard == shard and row.batch > batch),
+            len(self._rows),
+        )
+        taken, self._rows, self._since = self._rows[:end], self._rows[end:], self._since[end:]
+        self._taken.set()
+        return taken
 
     def take(self) -> tuple[list[Followed], list[float]]:
         """Return what was read, and of each batch a time at which the ledger did not have it yet."""

@@ -20,6 +20,7 @@ from domain.state.changes import (
 )
 from domain.state.followed import (
     FollowedEvent,
+    GoneFollowed,
     NodeFollowed,
     NominationsFollowed,
     PodFollowedRefreshed,
@@ -97,6 +98,15 @@ def events_of(row: Followed) -> Iterator[tuple[Event | ProfileEvent | FollowedEv
         yield PodFollowedRefreshed(uid, version, feed.labels[labels], feed.lives[life]), None
     if feed.unnominated or feed.nominated:
         yield NominationsFollowed([_nomination(fed, row) for fed in feed.nominated], feed.unnominated), None
+
+
+def gone_of(row: Followed, step_ms: int) -> GoneFollowed | None:
+    """Return what is gone since a batch, each at the step of log time in which it went; None: nothing."""
+    gone = row.feed.gone
+    if gone is None or not gone.keys:
+        return None
+    times = [row.log_time_ms - ago_ms for ago_ms in gone.ago_ms]
+    return GoneFollowed(gone.keys, gone.uids, gone.versions, [at_ms - at_ms % step_ms for at_ms in times])
 
 
 def _nomination(fed: NominationFed, row: Followed) -> Nomination:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from domain.model.errors import Fenced, Unavailable
+from domain.model.errors import Unavailable
+from domain.model.limits import worker_seen_seconds_max
 from services.log_limit import Outage
 from services.ports.ledger import Lease, Ledger
 from services.worker.faults import BatchStalled, Stalled
 from services.worker.progress import Progress
+from services.worker.sight import Sight
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -34,6 +36,8 @@ class Holding:
         Shard -> epoch, of all that are held.
     taken : list of Lease
         Held, and not begun with yet.
+    lost : dict of int to str
+        Held no more, and not left in memory yet: why.
     surplus : int or None
         Held, and to be given up to a worker that has fewer.
     is_alone : bool
@@ -43,16 +47,24 @@ class Holding:
     """
 
     def __init__(
-        self, ledger: Ledger, name: str, lease_seconds: float, renewal_seconds: float, progress: Progress
+        self,
+        ledger: Ledger,
+        name: str,
+        lease_seconds: float,
+        renewal_seconds: float,
+        progress: Progress,
+        sight: Sight,
     ) -> None:
-        self._ledger, self._name, self._progress = ledger, name, progress
+        self._ledger, self._name, self._progress, self._sight = ledger, name, progress, sight
         self._lease_seconds, self._renewal_seconds = lease_seconds, renewal_seconds
         self._lock = asyncio.Lock()  # no lease is given back while it is renewed
         self._free_since: float | None = None  # and somebody may take one now
         self._free_in_seconds = math.inf
         self._gives_at = 0.0
+        self._renewed_at = 0.0
         self.leases: dict[int, int] = {}
         self.taken: list[Lease] = []
+        self.lost: dict[int, str] = {}
         self.surplus: int | None = None
         self.is_alone = True
         self.changed = asyncio.Event()
@@ -65,17 +77,19 @@ class Holding:
         """
         outage = Outage(_LOGGER, "renew the leases", asyncio.get_running_loop().time)
         while True:
-            if self.leases and self._progress.is_late:
+            if (self.leases or self.lost) and self._progress.is_late:
                 fault = BatchStalled if self._progress.has_batch else Stalled
                 raise fault("no step was done in time (BERTH_PROGRESS_SECONDS); giving the shards back")
             try:
                 await self._renew()
                 await self._balance(shards_count)
                 outage.over()
+                await asyncio.sleep(self._pause_seconds())
             except Unavailable as error:
+                self._sight.failed()
                 self._progress.excuse()
                 outage.failed(error)
-            await asyncio.sleep(self._pause_seconds())
+                await asyncio.sleep(self._lease_seconds / 10)
 
     def _pause_seconds(self) -> float:
         """Look again when a lease may have to be renewed, or when one of another worker runs out."""
@@ -87,14 +101,34 @@ class Holding:
     async def _renew(self) -> None:
         async with self._lock:
             leases = [Lease(*each) for each in sorted(self.leases.items())]
-            if leases and not await self._ledger.renew(leases, self._lease_seconds):
-                raise Fenced("the leases are no longer ours")
+            if not leases:
+                return
+            held = await self._ledger.renew(leases, self._lease_seconds)
+            self._see(is_write=True)
+            now = asyncio.get_running_loop().time()
+            for shard, _ in set(leases).difference(held):
+                seconds = now - self._renewed_at
+                del self.leases[shard]
+                self.taken = [lease for lease in self.taken if lease.shard != shard]
+                self.surplus = None
+                self.lost[shard] = (
+                    f"another worker took it; this one had not renewed its lease for {seconds:.1f} s"
+                )
+                self.changed.set()
+            self._renewed_at = now
+
+    def _see(self, *, is_write: bool) -> None:
+        if self._sight.answered(is_write=is_write):
+            self._progress.excuse()
 
     async def _balance(self, shards_count: int) -> None:
         muster, now = await self._ledger.muster(), asyncio.get_running_loop().time()
+        self._see(is_write=False)
         others = {who: held for who, held in muster.workers.items() if who != muster.me}
         self.is_alone = not others
-        free = [shard for shard in muster.free if shard not in self.leases]
+        free = [shard for shard in muster.free if not (shard in self.leases or shard in self.lost)]
+        if not self._sight.is_clear:  # who let a lease run out had perhaps no ledger to renew it
+            free = [shard for shard in free if shard not in muster.expired]
         self._free_in_seconds = muster.free_in_seconds
         if not free:
             self._free_since = None
@@ -109,9 +143,12 @@ class Holding:
             self.leases |= dict(taken)
             self.taken += taken
             if taken:
+                self._renewed_at = now
+                if not muster.expired.keys().isdisjoint(lease.shard for lease in taken):
+                    self._gives_at = now + worker_seen_seconds_max  # until then its owner looks up, and idle
                 self._progress.step()
                 self.changed.set()
-                _LOGGER.info("took shards %s", [f"{lease.shard}@{lease.epoch}" for lease in taken])
+                _say_taken(taken, muster.expired)
         elif (
             not (free or self.taken) and now >= self._gives_at and gives(len(self.leases), muster.me, others)
         ):
@@ -121,9 +158,29 @@ class Holding:
     async def release(self, shards: Iterable[int]) -> None:
         """Give shards back. They are held no more, even where the ledger does not hear of it."""
         async with self._lock:
-            leases = [Lease(shard, self.leases.pop(shard)) for shard in shards]
+            given = set(shards)
+            leases = [Lease(shard, self.leases.pop(shard)) for shard in given & self.leases.keys()]
+            self.taken = [lease for lease in self.taken if lease.shard not in given]
             self.surplus = None
             await self._ledger.release(leases)
+
+
+def _say_taken(taken: Sequence[Lease], expired: Mapping[int, str]) -> None:
+    """Say which shards were taken from whom: loudly where their owner did not leave them by itself."""
+    from_owner: dict[str, list[int]] = {}
+    for shard, _ in taken:
+        from_owner.setdefault(expired.get(shard, ""), []).append(shard)
+    for owner, shards in sorted(from_owner.items()):
+        if owner:
+            _LOGGER.warning("took over %s from worker %s, whose leases ran out", named(shards), owner)
+        else:
+            _LOGGER.info("took %s, which no worker held", named(shards))
+
+
+def named(shards: Iterable[int]) -> str:
+    """Return what some shards are called."""
+    ordered = sorted(shards)
+    return f"shard{'s' * (len(ordered) > 1)} {', '.join(map(str, ordered))}"
 
 
 def share(own_count: int, others: Collection[int], free_count: int, shards_count: int) -> int:

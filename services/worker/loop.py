@@ -9,17 +9,17 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
 from functools import partial
 from typing import TypeVar
 
 import msgspec
 
-from domain.model.errors import LedgerMismatch, Unavailable
+from domain.model.errors import Fenced, LedgerMismatch, Unavailable
 from domain.model.limits import read_ahead_records_max
 from services.backoff import Backoff
 from services.ports.journal import BATCHES, Checkpoint, batch_offsets, positions_of
-from services.ports.ledger import CommitBatch, Lease, Ledger
+from services.ports.ledger import CommitBatch, Ledger
 from services.ports.log import Log, LogReader, Record
 from services.worker.beginning import begin
 from services.worker.checkpoints import Checkpoints
@@ -78,11 +78,14 @@ class Loop:
     _losers: Losers = dataclasses.field(default_factory=Losers)
     _commit: asyncio.Task[None] | None = None
     _answered: int = -1  # the batch of shard 0 with which the last call to rest came
+    _rests_until: float = 0.0  # nothing is committed before the caller goes on, or this moment
 
     async def run(self) -> None:
         """Go on until cancelled."""
         try:
             while True:
+                if self.holding.lost:
+                    await self._lose()
                 if self.holding.taken:
                     await self._take()
                 if self.holding.surplus is not None:
@@ -175,6 +178,7 @@ class Loop:
             return
         if is_judged:
             batch = self._losers.judge(batch)
+        await self._until_caller_goes_on()
         commit = self.committer.commit(batch, self.progress, self._losers)
         self._commit = asyncio.create_task(self.progress.of_batch(commit))
         await asyncio.sleep(0)  # let the commit begin before the next batch takes the thread
@@ -186,11 +190,8 @@ class Loop:
 
     # ----------------------------------------------------------------------------------------- shards
 
-    async def _take(self) -> Set[int]:
-        """Begin with shards: fold all that their last owners did, and read what waits there.
-
-        Return those whose partitions have lost records, and are read from elsewhere now.
-        """
+    async def _take(self) -> None:
+        """Begin with shards: fold all that their last owners did, and read what waits there."""
         leases = list(self.holding.taken)
         shards = [lease.shard for lease in leases]
         on_read = partial(self.progress.step, TAKING_SECONDS_MAX)
@@ -202,7 +203,12 @@ class Loop:
         on_read()
         known = await self.follower.stop(shards)
         of = self.log, self.ledger, self.reader, leases, self.planner, on_read
-        part, latest, faults = await self._through(partial(begin, *of, drain=self.drain))
+        try:
+            part, latest, faults = await self._through(partial(begin, *of, drain=self.drain))
+        except Fenced:  # another worker took some of them meanwhile; nothing of them is in memory yet
+            await self.follower.resume(known)
+            await self._let_go(shards)
+            return
         if known != (found := {shard: part.offsets[shard, BATCHES, 0] for shard in shards}):
             raise LedgerMismatch(
                 f"the journals of shards {shards} end at {found}, and were followed to {known}"
@@ -215,22 +221,43 @@ class Loop:
             await self.checkpoints.follow(self.planner, self.metrics.digest_mismatches.inc)
         positions = positions_of(part.offsets)
         self.committer.folded |= positions
-        damaged = {fault.shard for fault in faults}
-        if damaged:
-            await self.intake.drop(damaged)
         await self.intake.add(positions, latest)
-        del self.holding.taken[: len(leases)]
+        self.holding.taken = [lease for lease in self.holding.taken if lease not in leases]
         self.progress.step()
         self.begun.set()
-        return damaged
 
     async def _give(self, shard: int) -> None:
         """Give a shard up when all that was decided for it is committed, and nothing is to be taken back."""
         await self._settle()
         await self.intake.drop({shard})
         await self._leave({shard})
-        with contextlib.suppress(Unavailable):  # it is renewed no more, and runs out
-            await self.holding.release([shard])
+        await self._let_go([shard])
+        _LOGGER.info("gave shard %d to a worker that holds fewer", shard)
+
+    async def _let_go(self, shards: Collection[int]) -> None:
+        """Give leases back; where the ledger does not answer they are renewed no more, and run out."""
+        with contextlib.suppress(Unavailable):
+            await self.holding.release(shards)
+
+    async def _lose(self) -> None:
+        """Leave shards to the workers that took them. What was decided here meanwhile is none of it.
+
+        Raises
+        ------
+        Fenced
+            A batch was planned on what others have by now: nothing tells what of it to take back.
+        """
+        await self._finish()
+        if self._losers.keys:
+            raise Fenced("shards were lost together with the outcome of a batch")
+        lost = dict(self.holding.lost)
+        begun = lost.keys() & self.planner.owned
+        if begun:
+            await self.intake.drop(begun)
+            await self._leave(begun)
+        for shard, why in sorted(lost.items()):
+            del self.holding.lost[shard]
+            _LOGGER.warning("lost shard %d: %s", shard, why)
 
     async def _settle(self) -> None:
         """Wait until all that was decided is committed, and nothing is to be taken back."""
@@ -253,13 +280,13 @@ class Loop:
         return bool(owned) and rest is not None and rest.call != self._answered
 
     async def _rest(self) -> None:
-        """Give all shards up in memory while no worker decides anything, and begin with them anew.
+        """Begin anew with all shards in memory, while no worker decides anything.
 
-        The ledger of that moment is what each worker goes on from, so a replay can begin there
+        All workers go on from what the ledger has of that moment, so a replay can begin there
         (docs/adr/0036).
         """
-        now, start = asyncio.get_running_loop().time, self.planner.start
-        epochs, calls = dict(start.leases), 0 in start.leases
+        now = asyncio.get_running_loop().time
+        epochs, calls = dict(self.planner.start.leases), 0 in self.planner.owned
         until = now() + (CALL_SECONDS if calls else REST_SECONDS)
         asked = self.follower.resting.get(0)
         await self._settle()
@@ -279,13 +306,8 @@ class Loop:
             silent = sorted(set(range(self.planner.shards_count)) - epochs.keys())
             level = logging.WARNING if self.checkpoints.has_failed_twice else logging.INFO
             _LOGGER.log(level, "no checkpoint after batch %d: shards %s did not rest in time", call, silent)
-        leases = [Lease(*each) for each in sorted(start.leases.items())]
-        records = self.planner.held  # read, and not folded: nobody else reads them
-        await self._leave(start.leases.keys())
-        self.holding.taken[:0] = leases
-        damaged = await self._take()
-        self.planner.ahead.add([record for record in records if record.partition not in damaged])
-        self.planner.renew()
+        await self.think(self.planner.rest, self.follower.take_until(0, call))
+        self._rests_until = 0.0 if calls else until
         _LOGGER.info("rested for %.3f s after batch %d of shard 0", now() - began, call)
 
     def _at(self, epochs: Mapping[int, int]) -> Checkpoint:
@@ -299,23 +321,35 @@ class Loop:
         )
 
     async def _wait_for_others(self, call: int, epochs: dict[int, int], until: float) -> bool:
-        """Wait until all rest, as caller, or until the caller goes on; return whether that is so.
+        """Wait until all rest; return whether they do. ``epochs`` takes the shards of those who rest.
 
-        ``epochs`` takes the shards of those who rest.
+        Whoever was called waits no longer than until the caller goes on.
         """
         while asyncio.get_running_loop().time() < until:
             self.progress.step()
             with contextlib.suppress(Unavailable):
                 await self.follower.read()
-            if 0 in self.planner.owned:
-                for rest in self.follower.resting.values():
-                    epochs |= rest.leases if rest.call == call else {}
-                if len(epochs) == self.planner.shards_count:
-                    return True
-            elif (caller := self.follower.resting.get(0)) is None or caller.call != call:
+            for rest in self.follower.resting.values():
+                epochs |= rest.leases if rest.call == call else {}
+            if len(epochs) == self.planner.shards_count:
                 return True
+            if 0 not in self.planner.owned and not self._rests_caller():
+                return False
             await asyncio.sleep(self.follow_seconds)
         return False
+
+    def _rests_caller(self) -> bool:
+        caller = self.follower.resting.get(0)
+        return caller is not None and caller.call == self._answered
+
+    async def _until_caller_goes_on(self) -> None:
+        """Hold the first batch behind a rest back: it is planned while the state of the ledger is held."""
+        while self._rests_caller() and asyncio.get_running_loop().time() < self._rests_until:
+            self.progress.step()
+            with contextlib.suppress(Unavailable):
+                await self.follower.read()
+            await asyncio.sleep(self.follow_seconds)
+        self._rests_until = 0.0
 
     async def _through(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask until there is an answer: to start over would cost the shards that are held already, too."""

@@ -28,7 +28,7 @@ from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, TICKS_TOPIC, Record, To
 from services.worker.ahead import Ahead, changes_plans, is_of_use
 from services.worker.batch import BatchBuilder
 from services.worker.book import Book
-from services.worker.following import events_of, is_news, take_followed, without_measured
+from services.worker.following import events_of, gone_of, is_news, take_followed, without_measured
 from services.worker.forwarding import WAIT, Forwarding, is_member
 from services.worker.guarding import Guarding
 from services.worker.recent import Recent
@@ -94,12 +94,14 @@ class Planner:
         self._incarnation, self._is_renewed = incarnation, False
         self._forgotten: Sequence[str] = ()
         self._untold: list[Untold] = []  # of shards taken
+        self.lacks_gone = False  # as a build of before did not tell by its feed who is gone
         self.scheduler = Scheduler(profiles, seed=seed, **told)
         self._recent = Recent(self.scheduler, self.book)
         self.ahead = Ahead(self.scheduler, self.book)
         self.scheduler.own((), self.shards_count)
         self.forwarding = Forwarding(base.shards_count, base.lanes, self.scheduler.state)
         restore(base, self.scheduler, self.book)
+        restore_gone(base.tombstones, self.scheduler.state.tombstones, self._step_ms)
 
     def take(self, leases: Sequence[Lease], part: LedgerPart) -> None:
         """Decide for these shards, too, from where the ledger says that they are."""
@@ -108,7 +110,7 @@ class Planner:
         self._refold_below |= part.refold_below
         self._now_ms = max(self._now_ms, part.log_time_ms)
         restore_waiting(part, self.scheduler, self.book)
-        restore_gone(part.tombstones, self.scheduler.state.tombstones, self._step_ms)
+        restore_gone(part.gone, self.scheduler.state.tombstones, self._step_ms)
         self.forwarding.take(part)
         self._pass_to(self._now_ms)
         self._untold += self._hold(part.orphaned)
@@ -126,10 +128,32 @@ class Planner:
         self._refold_below = {at: end for at, end in self._refold_below.items() if at[0] not in given}
         self.ahead.drop(given)
         self.is_stalled = False
+        self._is_renewed &= bool(self.book.epochs)
         self.forwarding.give(given)
         self._untold = [e for e in self._untold if self.scheduler.state.pods[e.pod.key].shard not in given]
         self._hold()
         return batches
+
+    def rest(self, followed: Sequence[Followed]) -> None:
+        """Begin anew with all own shards, as if they were given, and taken when others had done this.
+
+        All that is in memory is in the ledger. So whoever reads that has the same behind the next batch,
+        which forgets what is not (``renew``).
+        """
+        state, book = self.scheduler.state, self.book
+        orphaned, epochs = list(state.orphaned), dict(book.epochs)
+        self._standing.give({}, self._offsets)
+        self.scheduler.own((), self.shards_count)  # what others do to own pods is told behind it
+        builder = BatchBuilder(self.scheduler, book, self._now_ms)
+        self._follow(followed, builder)
+        self._now_ms = builder.now_ms
+        state.apply(Reached(self._now_ms))
+        self._standing.take(epochs, self._offsets)
+        if self._now_ms >= self._next_step_ms:
+            self._pass_to(self._now_ms)
+        self.is_stalled = False
+        self._untold += self._hold(orphaned)
+        self.renew()
 
     def _hold(self, orphaned: Sequence[str] = ()) -> Iterable[Untold]:
         """Note from where this worker goes on with its shards; return what nobody told their pods."""
@@ -290,6 +314,9 @@ class Planner:
                 builder.sent_by = sent_by or ""
                 for change in self.scheduler.fold(event, row.shard):
                     take_followed(change, builder, self.book)
+            self.lacks_gone |= row.feed.gone is None
+            if (gone := gone_of(row, self._step_ms)) is not None:
+                self.scheduler.fold(gone, row.shard)
 
     def _fold(self, due: int | None, builder: BatchBuilder, is_recorded: bool) -> Folded:
         """Fold records up to one that has to wait; that one and those behind it are kept."""

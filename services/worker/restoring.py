@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -93,11 +93,12 @@ def restore_waiting(part: LedgerPart, scheduler: Scheduler, book: Book) -> None:
         book.reasons_known.setdefault(waiting.signature, {})[waiting.shard] = {}
 
 
-def restore_gone(gone: Sequence[PodTombstone], tombstones: Tombstones, step_ms: int) -> None:
-    """Restore who is gone, each at the step of log time in which it went."""
-    for row in sorted(gone, key=lambda row: (row.at_ms, row.namespace, row.name, row.uid)):
-        key = f"{row.namespace}/{row.name}" if row.namespace else row.name
-        tombstones.add(key, row.uid, row.resource_version, row.at_ms - row.at_ms % step_ms)
+def restore_gone(gone: list[PodTombstone], tombstones: Tombstones, step_ms: int) -> None:
+    """Restore what is gone, in its order, each at the step of log time in which it went."""
+    gone.reverse()
+    while gone:  # each row makes room for what is made of it
+        row = gone.pop()
+        tombstones.add(row.key, row.uid, row.resource_version, row.at_ms - row.at_ms % step_ms)
 
 
 def _restore_placed(base: LedgerBase, scheduler: Scheduler, book: Book) -> None:

@@ -36,6 +36,7 @@ from services.worker.losers import LoserTouched, Moved
 from services.worker.metrics import WorkerMetrics
 from services.worker.planner import Planner
 from services.worker.progress import Progress
+from services.worker.sight import Sight
 from services.worker.thread import Compute, in_thread
 
 _LOGGER = logging.getLogger(__name__)
@@ -115,6 +116,7 @@ class Worker:
         self._told = Incarnation(
             name=settings.name, build=settings.build, seed=settings.seed, settings=settings.deciding()
         )
+        self._sight = Sight(settings.lease_seconds, settings.lease_renewal_seconds)
         self._is_ready = False  # to take shards
         self._follower: Follower | None = None
         self._told_at = (0.0, 0)  # when figures were told last, and how many decisions there were by then
@@ -136,7 +138,12 @@ class Worker:
 
     async def _announce(self) -> None:
         figures = self._figures()
-        await self._ledger.announce(self._told, figures, is_ready=self._is_ready)
+        try:
+            await self._ledger.announce(self._told, figures, is_ready=self._is_ready)
+        except Unavailable:
+            self._sight.failed()
+            raise
+        self._sight.answered(is_write=True)
 
     def _figures(self) -> Figures:
         """Say how the worker gets on."""
@@ -151,7 +158,7 @@ class Worker:
 
     async def _hold(self) -> None:
         """Hold shards whenever possible; start over after trouble."""
-        backoff = Backoff()
+        backoff = Backoff(limits.starting_over_ms_max)
         while True:
             others_first_seconds = 0.0
             try:
@@ -206,7 +213,8 @@ class Worker:
         planner = await self._restore()
         shards_count = planner.shards_count
         topics = await check_topics(self._log, TOPICS, shards_count, drain=told.drain)
-        holding = Holding(self._ledger, told.name, told.lease_seconds, told.lease_renewal_seconds, progress)
+        leases = told.lease_seconds, told.lease_renewal_seconds
+        holding = Holding(self._ledger, told.name, *leases, progress, self._sight)
         follower = self._follower = Follower(
             *(self._ledger, planner.followed, lambda: holding.is_alone, told.follow_seconds),
             holding.changed.set,

@@ -184,12 +184,13 @@ async def test_a_release_with_an_old_epoch_changes_nothing(backend: Backend) -> 
     assert not await backend.ledger().acquire("c", LEASE_SECONDS)
 
 
-async def test_renewing_is_all_or_nothing(backend: Backend) -> None:
-    first = backend.ledger()
+async def test_renewing_prolongs_what_is_still_held(backend: Backend) -> None:
+    first, second = backend.ledger(), backend.ledger()
     leases = await start(first, SHARDS, "a")
-    before = await backend.dump()
-    assert not await first.renew([leases[0], Lease(1, 7)], LEASE_SECONDS)
-    assert await backend.dump() == before
+    await backend.pass_time(LEASE_SECONDS - 1)
+    assert await first.renew([leases[0], Lease(1, 7)], LEASE_SECONDS) == [leases[0]]
+    await backend.pass_time(2)
+    assert await second.acquire("b", LEASE_SECONDS, [0, 1]) == [Lease(1, 2)]
 
 
 async def test_shards_are_taken_all_or_none(backend: Backend) -> None:
@@ -205,8 +206,7 @@ async def test_a_part_is_taken_by_who_wants_a_part(backend: Backend) -> None:
     await first.release(leases[1:])
     assert await second.acquire("b", LEASE_SECONDS, [0, 1]) == [Lease(1, 2)]
     assert await second.acquire("b", LEASE_SECONDS, [0, 1]) == [Lease(1, 3)]
-    assert await first.renew(leases[:1], LEASE_SECONDS)
-    assert not await first.renew(leases, LEASE_SECONDS)
+    assert await first.renew(leases, LEASE_SECONDS) == leases[:1]
     assert await first.commit(bind(leases[0], [1], 0)) == Committed()
     assert await first.commit(bind(leases[1], [1], 0)) is NotCommitted.FENCED
     assert await second.commit(bind(Lease(1, 3), [1], 0)) == Committed()
@@ -233,6 +233,7 @@ async def test_a_muster_tells_who_is_ready_and_what_is_free(backend: Backend) ->
     assert sorted(found.workers.values()) == [0, 1]
     assert (found.workers[found.me], list(found.free)) == (0, [0])
     assert 0 < found.free_in_seconds <= LEASE_SECONDS
+    assert not found.expired
     found = await first.muster()
     assert (found.workers[found.me], list(found.free), found.free_in_seconds) == (1, [0, 1], math.inf)
     await third.announce(told, is_ready=True)
@@ -250,6 +251,8 @@ async def test_whose_lease_ran_out_or_who_was_not_seen_gets_no_share(backend: Ba
     await second.announce(told, is_ready=True)
     found = await second.muster()
     assert (found.workers, list(found.free)) == ({found.me: 0}, [0, 1])
+    assert found.expired == {0: "a"}
+    assert not (await first.muster()).expired
     await backend.pass_time(worker_seen_seconds_max)
     assert not (await second.muster()).workers
 

@@ -36,7 +36,7 @@ def _by_arrival(batch: CommitBatch, secret: bytes) -> LedgerState:
         templates=batch.templates,
         placements=list(batch.placements_opened),
         pending=batch.pending_added,
-        tombstones=batch.tombstones,
+        tombstones=list(batch.tombstones),
         profiles=batch.profiles,
         config=batch.config,
         usage=batch.usage,

@@ -56,7 +56,7 @@ def mark(team: Team) -> None:
 
 
 def mark_many(team: Team) -> None:
-    """Take a checkpoint while several workers share the shards: all rest, and begin with theirs anew."""
+    """Take a checkpoint while several workers share the shards: all rest, and begin anew in memory."""
     team.rest()
     holders = [number for number, planner in enumerate(team.planners) if planner.owned]
     call = next(planner.batch + 1 for planner in team.planners if 0 in planner.owned)
@@ -64,13 +64,8 @@ def mark_many(team: Team) -> None:
         team.step(number, follows=False, call=call)
         assert not team.lost[number], "who lost something does not rest"
     keep(team)
-    owned = {number: sorted(team.planners[number].owned) for number in holders}
     for number in holders:
-        team.planners[number].give(owned[number])
-    for number in holders:
-        assert not team.step(number), "who holds no shard has nothing to say"
-        team.take(team.planners[number], owned[number])
-        team.planners[number].renew()
+        team.planners[number].rest(team.unread(number))
 
 
 def keep(team: Team) -> None:

@@ -17,7 +17,7 @@ from services.adapters.memory.database import MemoryDatabase, OffsetRow
 from services.adapters.memory.ledger import MemoryLedger, base_of, part_of
 from services.codec.encode import event_topic_and_key
 from services.codec.partition import partition_for
-from services.ports.journal import BATCHES
+from services.ports.journal import BATCHES, Followed
 from services.ports.ledger import Committed, Lease
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record
 from services.worker.planner import Planner
@@ -73,7 +73,7 @@ class Team:
     def take(self, planner: Planner, shards: Sequence[int]) -> None:
         """Let a worker take shards."""
         leases = [Lease(shard, self.database.shards[shard].epoch) for shard in shards]
-        planner.take(leases, part_of(self.database, leases))
+        planner.take(leases, part_of(self.database, leases, gone=planner.lacks_gone))
 
     def give(self, number: int, shards: Sequence[int]) -> None:
         """Let a worker give shards up, when nothing is to be taken back."""
@@ -134,12 +134,16 @@ class Team:
 
     # -------------------------------------------------------------------------------------------- batches
 
+    def unread(self, number: int) -> Sequence[Followed]:
+        """Return what others did that a worker does not know yet."""
+        return asyncio.run(self._ledger.follow(self.planners[number].followed))
+
     def step(
         self, number: int, records: Sequence[Record] = (), *, follows: bool = True, call: int | None = None
     ) -> bool:
         """Plan and commit once; say whether anything came of it. Who rests by a ``call`` always says so."""
         planner = self.planners[number]
-        rows = asyncio.run(self._ledger.follow(planner.followed)) if follows else ()
+        rows = self.unread(number) if follows else ()
         lost, self.lost[number] = self.lost[number], []
         plan = planner.plan if call is None else partial(planner.plan_batch, call=call)
         batch = plan([*self.handed(planner), *records], lost, rows)

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from services.adapters.memory.ledger import part_of
+from services.ports.journal import JournalRow
 from tests.depth import some
 from tests.property.site import SHARDS, Producer, Site, audit, batches, kept, payloads
 
@@ -39,3 +40,34 @@ def test_a_shard_that_was_given_and_taken_back_is_decided_as_ever(seed: int) -> 
     giving.take([])
     keeping.take([])
     assert kept(giving.planner) == kept(keeping.planner)
+
+
+@pytest.mark.parametrize("seed", some(range(20)))
+def test_memory_after_a_rest_is_what_a_restart_makes_of_the_ledger(seed: int) -> None:
+    """A rest asks the ledger nothing, and a replay begins with what the ledger has of that moment."""
+    random = Random(seed)
+    records = Producer(random).records(150)
+    resting, restarting = Site(), Site()
+    for batch in batches(records, random):
+        resting.take(batch)
+        restarting.take(batch)
+        if random.random() < 0.4:
+            resting.planner.rest([])
+            restarting.planner = restarting.restarted()
+            restarting.planner.renew()
+            planners = resting.planner, restarting.planner
+            assert len({planner.digest() for planner in planners}) == 1
+            one, other = (
+                kept(each) | {"queue": [key for _, key in kept(each)["queue"]]} for each in planners
+            )  # the counter behind arrivals may have come further than any that the ledger has
+            assert one == other
+            one, other = (dict(planner.scheduler.state.tombstones.known()) for planner in planners)
+            assert one == other
+        audit(resting)
+    assert resting.database.decisions == restarting.database.decisions
+    assert [row.effects for row in journal(resting)] == [row.effects for row in journal(restarting)]
+
+
+def journal(site: Site) -> list[JournalRow]:
+    """Return the rows of the journal, in their order."""
+    return sorted(site.database.journal.values(), key=lambda row: row.position)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import msgspec
 import pytest
 
@@ -70,7 +72,7 @@ def test_nothing_is_replayed_from_where_workers_did_not_rest() -> None:
         replay(team, first=later.batch + 1)
 
 
-def test_who_gives_all_shards_up_forgets_who_is_gone() -> None:
+def test_every_worker_knows_who_is_gone_whoever_holds_the_shard() -> None:
     team = Team([0], [1, 2])
     node = node_manifest("n", cpu=16)
     pods = [pod_manifest(f"p{number}", cpu=1, uid=f"u{number}") for number in range(9)]
@@ -78,13 +80,28 @@ def test_who_gives_all_shards_up_forgets_who_is_gone() -> None:
     team.tell("DELETED", *pods)
     planner, other = team.planners
     known = dict(other.scheduler.state.tombstones.known())
-    assert known
-    team.give(1, [1])
-    assert dict(other.scheduler.state.tombstones.known()) == known, "as long as it reads anything"
-    team.give(1, [2])
-    assert not dict(other.scheduler.state.tombstones.known())
+    assert len(known) == len(pods)
+    assert dict(planner.scheduler.state.tombstones.known()) == known
+    team.give(1, [1, 2])
     team.take(planner, [1, 2])
-    assert len(dict(planner.scheduler.state.tombstones.known())) == len(pods)
+    assert not planner.lacks_gone
+    for each in team.planners:
+        assert dict(each.scheduler.state.tombstones.known()) == known
+
+
+def test_who_followed_an_earlier_build_reads_who_is_gone_when_it_takes_a_shard() -> None:
+    team = Team([0], [1, 2])
+    pods = [pod_manifest(f"p{number}", cpu=1, uid=f"u{number}") for number in range(9)]
+    with mock.patch("services.codec.feed._gone", return_value=None):
+        team.tell("ADDED", node_manifest("n", cpu=16), *pods)
+        team.tell("DELETED", *pods)
+    planner, other = team.planners
+    assert planner.lacks_gone
+    known = dict(other.scheduler.state.tombstones.known())
+    assert len(dict(planner.scheduler.state.tombstones.known())) < len(known)
+    team.give(1, [1, 2])
+    team.take(planner, [1, 2])
+    assert dict(planner.scheduler.state.tombstones.known()).keys() >= known.keys()
 
 
 def test_a_changed_row_of_another_worker_is_found() -> None:

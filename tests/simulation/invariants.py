@@ -48,6 +48,7 @@ class Invariant(enum.StrEnum):
     LOST_USAGE = "a measurement is lost"
     NO_CONVERGENCE = "events or decisions are stuck"
     STALLED = "work waited and nobody decided, though nothing was wrong"
+    HEALTHY_FENCED = "a worker lost a shard because nobody could renew a lease during an outage"
     SLOW_STOP = "a process that was told to stop went on"
 
 

@@ -7,17 +7,20 @@ yet be carried out there, as with a real server.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import math
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, TypeVar, cast
 
 import msgspec
 
 from domain.model.errors import Unavailable
+from services.adapters.memory.database import LeaseRow
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryReader, MemoryWriter
 from services.adapters.memory.outbox import MemoryOutbox
-from services.ports.ledger import CommitBatch, Committed, NotCommitted
+from services.ports.ledger import CommitBatch, Committed, Lease, NotCommitted
 from services.ports.log import DECISIONS_TOPIC, PODS_TOPIC, Entry, Record, Span, TopicPartition
 from services.worker.run import Worker
 from tests.simulation.faults import Fault, Faults
@@ -26,6 +29,9 @@ from tests.simulation.tape import Delivered
 
 T = TypeVar("T")
 LOG, LEDGER = "log", "ledger"
+_TRIES_AGAIN_SECONDS = 4.0
+"""A worker that holds a lease tries to renew it so often, however long a call hangs."""
+
 _READS = {"load_base", "load_part", "follow", "resolve", "read_inbox"}
 _READS |= {"shards", "published", "unpublished", "decisions", "compared"}
 
@@ -59,6 +65,11 @@ class Process:
         self.faults = faults
         self._outages = outages
         self._frozen_until = 0.0
+        self.hurt_at = -math.inf  # when something last befell this process, and not all of them
+        self.renewing: tuple[float, Collection[Lease]] = (
+            -math.inf,
+            (),
+        )  # when, and which
         self._time = asyncio.get_running_loop().time
 
     def kill(self) -> None:
@@ -78,6 +89,7 @@ class Process:
             # The whole process stands still, longer than its lease lasts at times.
             until = self._time() + 60.0 ** self.rng.random()
             self._frozen_until = max(self._frozen_until, until)  # who stands still already waits for that end
+            self.hurt_at = max(self.hurt_at, self._frozen_until)
         elif self.rng.random() < self.faults.slow:
             await asyncio.sleep(self.rng.uniform(0.0, 0.3))
         else:
@@ -91,6 +103,13 @@ class Process:
     def is_frozen(self) -> bool:
         """Whether the process stands still."""
         return self._frozen_until > self._time()
+
+    def is_healthy(self, lease: Lease, since: float) -> bool:
+        """Whether nothing befell this process alone since a time, and it goes on renewing a lease."""
+        tried_at, leases = self.renewing
+        is_trying = lease in leases and tried_at > self._time() - _TRIES_AGAIN_SECONDS
+        hurt_at = max(self.hurt_at, self.cut_until[LEDGER])
+        return self.alive and is_trying and hurt_at < since
 
     def _die_if_dead(self) -> None:
         if not self.alive:
@@ -110,9 +129,12 @@ class Process:
             await asyncio.sleep(self.rng.uniform(0.05, 2.0))
             raise Unavailable(f"injected: the {side} is away")
         if self.faults.strikes(Fault.ERROR_BEFORE):
+            self.hurt_at = max(self.hurt_at, self._time())
             raise Unavailable("injected before the effect")
         result = await effect()
         lost = self.faults.strikes(Fault.ERROR_AFTER)
+        if lost:
+            self.hurt_at = max(self.hurt_at, self._time())
         if (count := _rows_of(result)) >= _ROWS_FREE:
             await asyncio.sleep(count * ROW_SECONDS)
         await self.step()
@@ -156,11 +178,32 @@ class UnreliableLedger(Remote):
         super().__init__(process, inner, LEDGER)
         self.database = cast(SimulatedDatabase, inner.database)
         self._transactions = transactions
+        self.took: Callable[[Process, int, LeaseRow], None] = lambda process, shard, before: None
         process.clients.append(inner)
 
     async def commit(self, batch: CommitBatch) -> Committed | NotCommitted:
         """See ``Ledger``."""
         return await self._process.call(LEDGER, lambda: self._send(batch))
+
+    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
+        """See ``Ledger``."""
+        self._process.renewing = asyncio.get_running_loop().time(), leases
+        return await self._process.call(LEDGER, lambda: self._inner.renew(leases, lease_seconds))
+
+    async def acquire(
+        self, owner: str, lease_seconds: float, shards: Sequence[int] | None = None
+    ) -> Sequence[Lease]:
+        """See ``Ledger``."""
+
+        async def take() -> Sequence[Lease]:
+            rows = self.database.worker_leases
+            before = {shard: dataclasses.replace(row) for shard, row in rows.items()}
+            leases: Sequence[Lease] = await self._inner.acquire(owner, lease_seconds, shards)
+            for shard, _ in leases:
+                self.took(self._process, shard, before[shard])
+            return leases
+
+        return await self._process.call(LEDGER, take)
 
     async def _send(self, batch: CommitBatch) -> Committed | NotCommitted:
         async def serve() -> Committed | NotCommitted:

@@ -36,6 +36,7 @@ from services.relay.tail import Tail
 from services.worker.following import events_of
 from services.worker.guarding import Guarding
 from services.worker.loop import Loop
+from services.worker.sight import Sight
 from services.worker.timing import Timing
 from tests.simulation.faults import OF_CALLS, Fault, Faults
 from tests.simulation.invariants import Invariant
@@ -483,6 +484,8 @@ _NEVER_DUE = mock.patch.object(Timing, "look", _look_away)
 
 # ----------------------------------------------------------------------------------------------- controls
 
+_JUDGES_AT_ONCE = mock.patch.object(Sight, "is_clear", True)
+_RESTARTS = _often({Fault.LEDGER_RESTART: 0.2})
 _NO_DEDUPE = mock.patch("domain.state.cluster.is_stale", return_value=False)
 _NO_RESUME = mock.patch("services.relay.run.compare", _believe_the_cursor)
 # A commit of a former owner that comes after the first one of the next owner meets a unique key, as that of
@@ -545,6 +548,12 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
         Build(),
         _all(_TAKES_EARLY, _FOLLOWS_SELDOM),
         Invariant.UNRELEASED,
+    ),
+    (
+        "judges others at once after an outage",
+        Build(),
+        _all(_JUDGES_AT_ONCE, _RESTARTS),
+        Invariant.HEALTHY_FENCED,
     ),
     ("parts of gangs", Build(), _PARTS, Invariant.PART_OF_GANG),
     (

@@ -86,6 +86,8 @@ class Weather:
                 if world.faults.per_second:  # the day may have ended meanwhile
                     self._restart_ledger()
                     world.database.fall_back(tables, renamed=kind is Fault.FAIL_OVER)
+                    for process in world.running.values():  # all of them lost what they had written
+                        process.hurt_at = max(process.hurt_at, self._time())
                     world.auditor.fall_back(length)
             case Fault.FOREIGN_WRITE:
                 if not world.database.nodes:

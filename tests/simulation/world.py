@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +24,12 @@ from domain.cycle.slots import GroupSlots
 from domain.model.decisions import Outcome
 from domain.model.errors import TopicMismatch
 from domain.model.profiles import BUILT_IN_PROFILES
+from services.adapters.memory.database import LeaseRow
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.outbox import MemoryOutbox
 from services.executor.run import Executor, Positions
 from services.ports.journal import BATCHES
-from services.ports.ledger import Ledger
+from services.ports.ledger import Lease, Ledger
 from services.ports.log import DECISIONS_TOPIC, Entry, Log, TopicPartition, topic_specs
 from services.ports.outbox import Outbox
 from services.relay.run import Relay, RelayMetrics, RelaySettings
@@ -183,8 +185,21 @@ class World:
             process.kill()
 
         task.cancel()
+        process.hurt_at = math.inf
         self.loop.call_later(STOP_SECONDS_MAX, check)
         return True
+
+    def _judge_taken(self, by: Process, shard: int, before: LeaseRow) -> None:
+        """Judge whether a shard may change hands: in an outage healthy workers' leases run out, too."""
+        holder = next((each for each in self.running.values() if before.holder in each.clients), None)
+        if holder is None or holder is by or before.owner is None:
+            return
+        ran_out_at = self.loop.time() - (self.clock.now_ms() - before.until_ms) / 1000
+        renewed_at = ran_out_at - self._lease_seconds
+        is_outage = max(self.outages.ledger, self.outages.writes) > renewed_at
+        fenced = is_outage and holder.is_healthy(Lease(shard, before.epoch), renewed_at - 1.0)
+        said = f"{by.name} took shard {shard} from {holder.name} at {self.loop.time():.3f}"
+        self.auditor.require(not fenced, Invariant.HEALTHY_FENCED, said)
 
     async def _worker(self, process: Process) -> None:
         async def inline(work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -208,6 +223,7 @@ class World:
         inner = MemoryLedger(self.database, self.clock)
         self.auditor.tape.delivered[inner] = process.delivered
         ledger = self._build.ledger(process, inner, self.transactions)
+        ledger.took = self._judge_taken
         log = self._build.log(process, self.log)
         metrics = WorkerMetrics(CollectorRegistry())
         parts = cast(Log, log), cast(Ledger, ledger), settings, metrics, inline, NoCollector(), lambda: 0
@@ -329,6 +345,9 @@ class World:
                 return f"{process.name} stands still or is cut off"
             if worker._computing is not None and not worker._computing.done():
                 return f"{process.name} is at its plan"
+            epochs = worker._state.book.epochs.items()
+            if lost := [shard for shard, epoch in epochs if epoch != self.database.shards[shard].epoch]:
+                return f"{process.name} has not heard that others took shards {lost}"
             known = worker._state.followed.items()  # what was read and not planned with is not known yet
             if behind := {s: at for s, at in known if at < offsets[s, BATCHES, 0].next_offset}:
                 return f"{process.name} knows {behind}"

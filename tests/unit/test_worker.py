@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -17,9 +18,9 @@ from domain.model.errors import Overdue, Unavailable
 from domain.model.limits import lease_seconds, progress_seconds
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import MemoryDatabase
-from services.adapters.memory.ledger import MemoryLedger
+from services.adapters.memory.ledger import MemoryLedger, drop_lease
 from services.adapters.memory.log import MemoryLog, MemoryReader
-from services.ports.ledger import CommitBatch, Committed, Lease, LedgerPart, NotCommitted
+from services.ports.ledger import CommitBatch, Committed, Lease, LedgerBase, LedgerPart, NotCommitted
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, TopicPartition, topic_specs
 from services.worker.collector import Memory
 from services.worker.faults import Hanging
@@ -78,7 +79,7 @@ class SlowLedger(MemoryLedger):
             raise Overdue("canceling statement due to statement timeout")
         return await super().commit(batch)
 
-    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
+    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
         if not self.renews:
             raise Unavailable("canceling statement due to lock timeout")
         return await super().renew(leases, lease_seconds)
@@ -96,9 +97,9 @@ class BlinkingLedger(MemoryLedger):
             self.blinks[what] -= 1
             raise Unavailable("the server closed the connection")
 
-    async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
+    async def load_part(self, leases: Sequence[Lease], *, gone: bool = False) -> LedgerPart:
         self._blink("load_part")
-        return await super().load_part(leases)
+        return await super().load_part(leases, gone=gone)
 
     async def release(self, leases: Sequence[Lease]) -> None:
         self._blink("release")
@@ -482,6 +483,39 @@ def test_shards_change_hands_through_a_blip_of_the_ledger() -> None:
         assert [m for m in metrics if m.name == "berth_worker_restarts" and m.samples] == []
 
     on_virtual_time(live)
+
+
+def test_a_worker_that_loses_one_shard_goes_on_with_the_other_and_reads_nothing_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Counted(MemoryLedger):
+        bases = 0
+
+        async def load_base(self) -> LedgerBase:
+            self.bases += 1
+            return await super().load_base()
+
+    async def live(site: Site) -> None:
+        ledger, other = Counted(site.database, site.clock), MemoryLedger(site.database, site.clock)
+        site.start("first", ledger=ledger)
+        await site.send_pods(5)
+        await site.until(site.all_placed, 30)
+        drop_lease(site.database.worker_leases[1])
+        (lease,) = await other.acquire("other", 5.0, [1])
+        await site.until(lambda: site.owners() == {"first": 1, "other": 1}, 5)
+        await asyncio.sleep(1.0)
+        decided = len(site.database.open_placements)
+        await site.send_pods(20)
+        await site.until(lambda: len(site.database.open_placements) > decided, 1)
+        await other.release([lease])
+        await site.until(site.all_placed, 10)
+        assert site.owner() == "first"
+        assert ledger.bases == 1
+
+    caplog.set_level(logging.WARNING)
+    on_virtual_time(live)
+    (said,) = [record.getMessage() for record in caplog.records if "lost shard" in record.getMessage()]
+    assert said.startswith("lost shard 1: another worker took it")
 
 
 def test_a_worker_gives_room_for_few_to_the_pod_behind_a_thousand() -> None:

@@ -135,9 +135,9 @@ class ScratchLedger:
         """See ``Ledger.load_base``."""
         return msgspec.structs.replace(base_of(self._database), seal_secret=self._secret)
 
-    async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
+    async def load_part(self, leases: Sequence[Lease], *, gone: bool = False) -> LedgerPart:
         """See ``Ledger.load_part``."""
-        part = part_of(self._database, leases)
+        part = part_of(self._database, leases, gone=gone)
         below = {
             at: end for at, end in self._refold_below.items() if at in part.offsets and end > part.offsets[at]
         }

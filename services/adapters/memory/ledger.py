@@ -140,7 +140,8 @@ class MemoryLedger(Client):
         free = [shard for shard, row in rows.items() if self._is_free(row)]
         ends_ms = (row.until_ms for shard, row in rows.items() if shard not in free)
         seconds = min(((end_ms - now_ms) / 1000 for end_ms in ends_ms), default=math.inf)
-        return Muster(names[self], ready, free, seconds)
+        others = (shard for shard in free if rows[shard].holder not in (None, self))
+        return Muster(names[self], ready, free, seconds, {shard: rows[shard].owner or "" for shard in others})
 
     async def acquire(
         self, owner: str, lease_seconds: float, shards: Sequence[int] | None = None
@@ -163,14 +164,15 @@ class MemoryLedger(Client):
         database.owners += [OwnerRow(shard, epoch, owner, now_ms) for shard, epoch in taken.items()]
         return [Lease(*each) for each in taken.items()]
 
-    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
+    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
         """See ``Ledger.renew``."""
         rows = self._answering().worker_leases
-        if any((rows[shard].epoch, rows[shard].holder) != (epoch, self) for shard, epoch in leases):
-            return False
-        for lease in leases:
+        held = [
+            each for each in leases if (rows[each.shard].epoch, rows[each.shard].holder) == (each.epoch, self)
+        ]
+        for lease in held:
             self._prolong(rows[lease.shard], lease_seconds)
-        return True
+        return held
 
     def _end(self, shards: Collection[int]) -> None:
         """Note that the owners of these shards own them no longer."""
@@ -253,12 +255,12 @@ class MemoryLedger(Client):
             raise Fenced("the ledger is another than was read: a replica took over, or a backup was restored")
         return database
 
-    async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
+    async def load_part(self, leases: Sequence[Lease], *, gone: bool = False) -> LedgerPart:
         """See ``Ledger.load_part``."""
         database = self._answering()
         if not all(self._holds(lease) for lease in leases):
             raise Fenced("a shard to load has left the epoch of its lease")
-        return part_of(database, leases)
+        return part_of(database, leases, gone=gone)
 
     async def load_all(self) -> tuple[LedgerBase, LedgerPart]:
         """See ``Ledger.load_all``."""
@@ -360,6 +362,7 @@ def base_of(database: MemoryDatabase) -> LedgerBase:
         profiles=list({name: row for (name, _), row in sorted(database.profiles.items())}.values()),
         config=[database.config_objects[key] for key in sorted(database.config_objects)],
         usage=[database.usage[node] for node in sorted(database.usage)],
+        tombstones=_gone(database),
         batches=batches_of(offsets := {key: row.next_offset for key, row in database.offsets.items()}),
         lanes=lanes_of(offsets),
         seq_next={number: shard.seq_next for number, shard in database.shards.items()},
@@ -370,21 +373,25 @@ def base_of(database: MemoryDatabase) -> LedgerBase:
     )
 
 
-def part_of(database: MemoryDatabase, leases: Sequence[Lease]) -> LedgerPart:
+def _gone(database: MemoryDatabase, shards: Collection[int] | None = None) -> list[PodTombstone]:
+    found = [row for row in database.tombstones.values() if shards is None or row.shard in shards]
+    found.sort(key=lambda row: (row.at_ms, row.namespace, row.name, row.uid))
+    return _latest(found)
+
+
+def part_of(database: MemoryDatabase, leases: Sequence[Lease], *, gone: bool = False) -> LedgerPart:
     """Return what the owner of these shards needs."""
     owned = {lease.shard: database.shards[lease.shard] for lease in leases}
     pending = [pod for pod in database.pending.values() if pod.shard in owned]
-    tombstones = [tombstone for tombstone in database.tombstones.values() if tombstone.shard in owned]
     own = [row for (_, shard), row in database.open_placements.items() if shard in owned]
     orphaned = [(row.opened.namespace, row.opened.name) for row in own if row.orphaned]
-    tombstones.sort(key=lambda t: (t.at_ms, t.namespace, t.name, t.uid))
     return LedgerPart(
         shards_count=len(database.shards),
         offsets={key: row.next_offset for key, row in database.offsets.items() if key[0] in owned},
         templates=_templates(database, pending),
         pending=sorted(pending, key=lambda p: (p.arrival, p.shard, p.pod_uid)),
         orphaned=[f"{ns}/{name}" for ns, name in sorted(orphaned)],
-        tombstones=_latest(tombstones),
+        gone=_gone(database, owned) if gone else [],
         forwarded=[row for _, row in sorted(database.inbox.forwarded.items()) if row.shard in owned],
         seq_next={shard: row.seq_next for shard, row in owned.items()},
         dead_seq_next={shard: row.dead_seq_next for shard, row in owned.items()},

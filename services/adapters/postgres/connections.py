@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from domain.model.errors import BerthError, Overdue, Unavailable
-from domain.model.limits import lease_seconds
+from domain.model.limits import lease_seconds, returning_seconds
 from services.listening import is_loopback
 from services.secret import redacted
 
@@ -29,6 +29,7 @@ class Limits(NamedTuple):
 
     settings: Mapping[str, str]
     answer_seconds: float
+    connect_seconds: float = CONNECT_SECONDS
 
 
 _COMMON = {
@@ -61,10 +62,10 @@ HOT_SETTINGS = {
     # Whoever takes the shards over waits for what a stopped worker has locked.
     "idle_in_transaction_session_timeout": f"{lease_seconds:g}s",
 }
-HOT = Limits(HOT_SETTINGS, answer_seconds=15)
+HOT = Limits(HOT_SETTINGS, answer_seconds=15, connect_seconds=returning_seconds)
 """For the connection that commits."""
 
-QUICK = Limits({**_COMMON, "statement_timeout": "3s"}, answer_seconds=4)
+QUICK = Limits({**_COMMON, "statement_timeout": "3s"}, answer_seconds=4, connect_seconds=returning_seconds)
 """For leases and heartbeats."""
 
 BULK = Limits(
@@ -150,7 +151,7 @@ async def connect(dsn: str, name: str, limits: Limits = COMMON) -> Connection:
         try:
             return await asyncpg.connect(
                 dsn,
-                timeout=CONNECT_SECONDS,
+                timeout=limits.connect_seconds,
                 command_timeout=limits.answer_seconds,
                 server_settings={**limits.settings, "application_name": name},
             )

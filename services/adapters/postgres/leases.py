@@ -79,24 +79,19 @@ class Leases:
             await connection.execute(sql.NOTE_OWNERS, locked)
         return taken
 
-    async def free(self) -> tuple[list[int], float]:
-        """Return the shards that may be taken, those held here included, and when the next one may be."""
+    async def free(self) -> tuple[list[int], float, dict[int, str]]:
+        """Return ``free``, ``free_in_seconds`` and ``expired`` as of ``Muster``."""
         async with self._session.use() as connection:
             seen = await connection.fetch(self._seen, None, self._holder)
         seconds = min((row["seconds"] for row in seen if not row["free"]), default=math.inf)
-        return [row["shard"] for row in seen if row["free"]], seconds
+        expired = {row["shard"]: row["owner"] for row in seen if row["free"] and row["is_of_another"]}
+        return [row["shard"] for row in seen if row["free"]], seconds, expired
 
-    async def renew(self, leases: Sequence[Lease], seconds: float) -> bool:
-        """Prolong all leases or none."""
+    async def renew(self, leases: Sequence[Lease], seconds: float) -> list[Lease]:
+        """Prolong the leases that are still held, and return them."""
         async with self._session.use() as connection:
-            transaction = connection.transaction()
-            await transaction.start()
-            status = await connection.execute(self._renew, *_columns(leases), seconds, self._holder)
-            if status != f"UPDATE {len(leases)}":
-                await transaction.rollback()
-                return False
-            await transaction.commit()
-            return True
+            found = await connection.fetch(self._renew, *_columns(leases), seconds, self._holder)
+        return sorted(Lease(*row) for row in found)
 
     async def release(self, leases: Sequence[Lease]) -> None:
         """Give back what is still held."""

@@ -90,7 +90,7 @@ class PostgresLedger:
             str(self.incarnation), {str(who): held for who, held in found}, *await self._leases.free()
         )
 
-    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> bool:
+    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
         """See ``Ledger.renew``."""
         return await self._leases.renew(leases, lease_seconds)
 
@@ -135,7 +135,7 @@ class PostgresLedger:
             await self._hold(connection, sorted({Lease(fault.shard, fault.epoch) for fault in faults}))
             try:
                 await _copy(connection, "log_faults", sql.LOG_FAULT_COLUMNS, found)
-            except asyncpg.UniqueViolationError as error:  # after a rest: who starts over has another epoch
+            except asyncpg.UniqueViolationError as error:  # it was asked again: the answer was lost
                 raise LedgerMismatch(f"{error.constraint_name}: {error.detail}") from error
             await _copy(connection, "unmentioned", sql.UNMENTIONED_COLUMNS, left)
 
@@ -162,10 +162,10 @@ class PostgresLedger:
         if named != self._life or await self._following.is_lost(connection):
             raise Fenced("the ledger is another than was read: a replica took over, or a backup was restored")
 
-    async def load_part(self, leases: Sequence[Lease]) -> LedgerPart:
+    async def load_part(self, leases: Sequence[Lease], *, gone: bool = False) -> LedgerPart:
         """See ``Ledger.load_part``."""
         async with fresh(self._dsn, "berth-load", BULK) as connection:
-            return await load_part(connection, leases)
+            return await load_part(connection, leases, gone=gone)
 
     async def load_all(self) -> tuple[LedgerBase, LedgerPart]:
         """See ``Ledger.load_all``."""

@@ -50,10 +50,10 @@ async def load_base(connection: Connection) -> LedgerBase:
         return await _base(connection)
 
 
-async def load_part(connection: Connection, leases: Sequence[Lease]) -> LedgerPart:
+async def load_part(connection: Connection, leases: Sequence[Lease], *, gone: bool = False) -> LedgerPart:
     """See ``Ledger.load_part``."""
     async with _snapshot(connection):
-        return await _part(connection, leases)
+        return await _part(connection, leases, gone=gone)
 
 
 async def load_all(connection: Connection) -> tuple[LedgerBase, LedgerPart]:
@@ -90,12 +90,15 @@ async def _base(connection: Connection) -> LedgerBase:
     )
 
 
-async def _part(connection: Connection, leases: Sequence[Lease]) -> LedgerPart:
+async def _part(connection: Connection, leases: Sequence[Lease], *, gone: bool) -> LedgerPart:
     owned = [lease.shard for lease in leases]
     shards = await connection.fetch(sql.READ_SHARDS, owned)
     if {row["shard"]: row["epoch"] for row in shards} != dict(leases):
         raise Fenced("a shard to load has left the epoch of its lease")
-    head, many = await read_head(connection, owned), await _all(_part_rows(connection, owned))
+    rows = _part_rows(connection, owned)
+    if gone:
+        rows["gone"] = _tombstones(connection, owned)
+    head, many = await read_head(connection, owned), await _all(rows)
     return LedgerPart(shards_count=await connection.fetchval(sql.COUNT_SHARDS), **head, **many)
 
 
@@ -134,22 +137,8 @@ def _part_rows(connection: Connection, owned: Sequence[int]) -> dict[str, AsyncI
         "templates": _templates(connection, sql.LOAD_TEMPLATES_PENDING, owned),
         "pending": _pending(connection, owned),
         "orphaned": (row[0] async for row in _stream(connection, sql.LOAD_ORPHANED, owned)),
-        "tombstones": _tombstones(connection, owned),
         "forwarded": inbox.forwarded(_stream(connection, inbox.LOAD_FORWARDED, owned)),
     }
-
-
-async def _tombstones(connection: Connection, owned: list[int]) -> AsyncIterator[PodTombstone]:
-    """Yield as many as a worker remembers: of more, the namespaces with most of them lose their oldest."""
-    counts = [row["count"] for row in await connection.fetch(sql.COUNT_TOMBSTONES, owned)]
-    if sum(counts) <= tombstones_max:
-        rows = _stream(connection, sql.LOAD_TOMBSTONES, owned)
-    else:
-        rows = _stream(
-            connection, sql.LOAD_LATEST_TOMBSTONES, owned, max(1, fair_share(counts, tombstones_max))
-        )
-    async for row in rows:
-        yield PodTombstone(**dict(row))
 
 
 def _base_rows(connection: Connection) -> dict[str, AsyncIterator[Any]]:
@@ -177,6 +166,7 @@ def _base_rows(connection: Connection) -> dict[str, AsyncIterator[Any]]:
             )
             async for node, at_ms, series, marks, sent_by in _stream(connection, sql.LOAD_USAGE)
         ),
+        "tombstones": _tombstones(connection, None),
     }
 
 
@@ -186,6 +176,23 @@ async def _stream(connection: Connection, query: str, *values: Any) -> AsyncIter
     while found := await cursor.fetch(ROWS_PER_FETCH):
         for row in found:
             yield row
+
+
+async def _tombstones(connection: Connection, shards: list[int] | None) -> AsyncIterator[PodTombstone]:
+    """Yield as many as a worker remembers: of more, the namespaces with most of them lose their oldest."""
+    counts = [row["count"] for row in await connection.fetch(sql.COUNT_TOMBSTONES, shards)]
+    latest = (sql.LOAD_LATEST_TOMBSTONES, shards, max(1, fair_share(counts, tombstones_max)))
+    found = latest if sum(counts) > tombstones_max else (sql.LOAD_TOMBSTONES, shards)
+    once = _Once()
+    async for namespace, name, uid, resource_version, shard, at_ms in _stream(connection, *found):
+        yield PodTombstone(
+            namespace=once.one(namespace),
+            name=name,
+            uid=uid,
+            resource_version=resource_version,
+            shard=shard,
+            at_ms=at_ms,
+        )
 
 
 def _templates(connection: Connection, query: str, *values: Any) -> AsyncIterator[tuple[bytes, PodTemplate]]:

@@ -65,7 +65,7 @@ class PostgresOutbox:
 
     async def renew(self, shard: int, epoch: int, lease_seconds: float) -> bool:
         """See ``Outbox.renew``."""
-        return await self._leases.renew([Lease(shard, epoch)], lease_seconds)
+        return bool(await self._leases.renew([Lease(shard, epoch)], lease_seconds))
 
     async def release(self, shard: int, epoch: int) -> None:
         """See ``Outbox.release``."""

@@ -354,9 +354,12 @@ SELECT kind, namespace, name, object, resource_version, at_ms, sent_by
 FROM config_objects ORDER BY kind COLLATE "C", namespace COLLATE "C", name COLLATE "C"
 """
 LOAD_USAGE = 'SELECT node, at_ms, series, marks, sent_by FROM node_usage ORDER BY node COLLATE "C"'
-COUNT_TOMBSTONES = "SELECT count(*) FROM pod_tombstones WHERE shard = ANY($1::int[]) GROUP BY namespace"
+COUNT_TOMBSTONES = (
+    "SELECT count(*) FROM pod_tombstones WHERE $1::int[] IS NULL OR shard = ANY($1) GROUP BY namespace"
+)
 LOAD_TOMBSTONES = """
-SELECT namespace, name, uid, resource_version, shard, at_ms FROM pod_tombstones WHERE shard = ANY($1::int[])
+SELECT namespace, name, uid, resource_version, shard, at_ms FROM pod_tombstones
+WHERE $1::int[] IS NULL OR shard = ANY($1)
 ORDER BY at_ms, namespace COLLATE "C", name COLLATE "C", uid COLLATE "C"
 """
 # The latest so many of each namespace.
@@ -365,7 +368,7 @@ SELECT namespace, name, uid, resource_version, shard, at_ms FROM (
     SELECT *, row_number() OVER (
         PARTITION BY namespace ORDER BY at_ms DESC, name COLLATE "C" DESC, uid COLLATE "C" DESC
     ) AS number
-    FROM pod_tombstones WHERE shard = ANY($1::int[])
+    FROM pod_tombstones WHERE $1::int[] IS NULL OR shard = ANY($1)
 ) AS numbered WHERE number <= $2
 ORDER BY at_ms, namespace COLLATE "C", name COLLATE "C", uid COLLATE "C"
 """

@@ -15,7 +15,8 @@ _FREE = f"""(
     OR expires_at > clock_timestamp() + interval '{lease_seconds_max:g} seconds'
 )"""
 LEASES = f"""
-SELECT shard, {_FREE} AS free, extract(epoch FROM expires_at - clock_timestamp())::float8 AS seconds
+SELECT shard, {_FREE} AS free, owner, holder <> $2 AS is_of_another,
+    extract(epoch FROM expires_at - clock_timestamp())::float8 AS seconds
 FROM {{leases}} WHERE $1::int[] IS NULL OR shard = ANY($1) ORDER BY shard
 """
 # Whoever waited for a lock sees the row as it is then.
@@ -67,7 +68,7 @@ WITH held AS (
     JOIN {leases} l USING (shard, epoch) WHERE l.holder = $4 ORDER BY l.shard FOR UPDATE OF l
 )
 UPDATE {leases} l SET expires_at = clock_timestamp() + $3::float8 * interval '1 second'
-FROM held h WHERE l.shard = h.shard
+FROM held h WHERE l.shard = h.shard RETURNING l.shard, l.epoch
 """
 RELEASE_LEASES = """
 UPDATE {leases} l SET owner = NULL, holder = NULL, taken_at = NULL, expires_at = NULL

@@ -1,0 +1,50 @@
+"""Says whether a worker may judge others by their leases: not when the ledger was away from it just before.
+
+All leases run out while the ledger is away. A worker that comes back first would take the shards of healthy
+ones, which had no chance to renew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+from domain.model.limits import returning_seconds
+
+
+class Sight:
+    """Since when a worker has had the ledger's answers without a gap in which others' leases could run out.
+
+    Parameters
+    ----------
+    lease_seconds, renewal_seconds : float
+        For how long leases hold, and how often they are renewed.
+    """
+
+    def __init__(self, lease_seconds: float, renewal_seconds: float) -> None:
+        self._gap_seconds_max = lease_seconds - renewal_seconds
+        self._patience_seconds = lease_seconds + returning_seconds
+        self._since = self._last = -math.inf
+        self._is_writable = True
+
+    def failed(self) -> None:
+        """Note that the ledger did not answer. It counts as away until it takes a write again."""
+        self._is_writable = False
+
+    def answered(self, *, is_write: bool) -> bool:
+        """Note an answer; return whether the ledger had been away before it."""
+        self._is_writable |= is_write
+        if not self._is_writable:
+            return False
+        now, before = asyncio.get_running_loop().time(), self._last
+        self._last = now
+        if now - before <= self._gap_seconds_max:
+            return False
+        self._since = now
+        return before > -math.inf
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether every healthy worker has had the time to renew its leases since the ledger was away."""
+        now = asyncio.get_running_loop().time()
+        return now - self._last <= self._gap_seconds_max and now - self._since >= self._patience_seconds
