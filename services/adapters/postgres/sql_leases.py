@@ -42,7 +42,7 @@ RAISE_OFFSETS = """
 UPDATE shard_offsets o SET epoch = s.epoch FROM shards s WHERE s.shard = o.shard AND s.shard = ANY($1::int[])
 """
 TAKE_LEASES = """
-UPDATE {leases} l SET owner = $3, holder = $4, epoch = w.epoch, taken_at = clock_timestamp(),
+UPDATE {leases} l SET owner = $3, holder = $4, epoch = w.epoch, taken_at = statement_timestamp(),
     expires_at = clock_timestamp() + $5::float8 * interval '1 second'
 FROM unnest($1::int[], $2::bigint[]) AS w (shard, epoch) WHERE l.shard = w.shard
 """
