@@ -21,7 +21,7 @@ from services.adapters.postgres.audit import check
 from services.adapters.postgres.connections import HOT, fresh
 from services.adapters.postgres.leases import COMMIT_SESSION
 from services.adapters.postgres.ledger import PostgresLedger
-from services.adapters.postgres.migrate import upgrade
+from services.adapters.postgres.migrate import init_shards, upgrade
 from services.adapters.postgres.outbox import PostgresOutbox
 from services.codec.effects import journal_row
 from services.ports.journal import BATCHES, Checkpoint, JournalRow, Owned, Start
@@ -386,6 +386,7 @@ async def test_a_replica_that_has_not_taken_over_yet_is_away(server_dir: Path) -
     with contextlib.ExitStack() as stack:
         dsn = stack.enter_context(first)
         await upgrade(dsn)
+        await init_shards(dsn, 1)
         await asyncio.to_thread(second.copy, dsn)
         replica = stack.enter_context(second)
         ledger, outbox = PostgresLedger(replica), PostgresOutbox(replica)
