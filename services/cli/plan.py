@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -102,66 +103,88 @@ def plan(
         if how_many:
             plan_answers.print_capacities(_capacities(objects, chosen, settings.seed), output is Form.JSON)
             return
-        answers = _scenarios(scenarios, chosen, settings.seed)
-        if objects.files:
-            answers.append(inputs.planned_manifests(objects, chosen, settings.seed, replicas))
-    if diff:
-        other = inputs.planned_manifests(objects, inputs.profile_of(diff), settings.seed, replicas, told=True)
-        plan_answers.print_diff(answers[-1], other, profile or "the pods' own", diff, output is Form.JSON)
-    elif output is Form.JSON:
-        _print_json(answers, details=details)
-    else:
-        plan_answers.print_tables(answers, details=details, detailed_max=PODS_DETAILED_MAX)
-    if unknown := _of_unknown_profiles(answers):
-        echo(f"error: {unknown}", err=True)
+        if diff:
+            answer = inputs.planned_manifests(objects, chosen, settings.seed, replicas)
+            other_profile = inputs.profile_of(diff)
+            other = inputs.planned_manifests(objects, other_profile, settings.seed, replicas, told=True)
+            plan_answers.print_diff(answer, other, profile or "the pods' own", diff, output is Form.JSON)
+            unknown = _unknown_profiles(answer)
+        else:
+            unknown = Counter[str]()
+            answers = _answers(scenarios, objects, chosen, settings.seed, replicas, unknown)
+            is_named = len(scenarios) + bool(objects.files) > 1
+            if output is Form.JSON:
+                is_whole = partial(_shows_every_node, details=details)
+                plan_answers.write_json(sys.stdout, answers, is_whole, is_named=is_named)
+            else:
+                plan_answers.print_tables(
+                    answers, details=details, detailed_max=PODS_DETAILED_MAX, is_named=is_named
+                )
+    if unknown:
+        echo(f"error: {_no_such_profiles(unknown)}", err=True)
         raise typer.Exit(UNKNOWN_PROFILE_EXIT)
 
 
-def _print_json(answers: Sequence[Answer], *, details: bool) -> None:
-    every_node = []
-    for answer in answers:
-        cells = len(answer.planned) * answer.plan.state.table.count
-        every_node.append(details or answer.is_scenario or cells <= CELLS_MAX)
-        if not every_node[-1]:
-            echo(
-                f"{cells:,} pods times nodes are more than {CELLS_MAX:,}: each pod has counts and the best "
-                "nodes; --details gives every node",
-                err=True,
-            )
-    plan_answers.write_json(sys.stdout, answers, every_node)
+def _answers(
+    scenarios: Sequence[tuple[str, Any]],
+    objects: inputs.Objects,
+    profile: Profile | None,
+    seed: int,
+    replicas: int | None,
+    unknown: Counter[str],
+) -> Iterator[Answer]:
+    """Plan one scenario after another, then all manifests: a plan holds a whole cluster, so there is one.
+
+    ``unknown`` counts the pods whose profile does not exist.
+    """
+    from services.plan.scenario import placed_scenario, unread
+
+    for place, value in scenarios:
+        with inputs.at(place):
+            placed, planned = placed_scenario(value, seed=seed, profile=profile)
+        options.warn(f"{place}: {text}" for text in unread(value))
+        answer = Answer(place, placed, planned, True)
+        unknown.update(_unknown_profiles(answer))
+        yield answer
+        del placed, planned, answer
+    if objects.files:
+        answer = inputs.planned_manifests(objects, profile, seed, replicas)
+        unknown.update(_unknown_profiles(answer))
+        yield answer
 
 
-def _of_unknown_profiles(answers: Sequence[Answer]) -> str:
-    """Return a text that names the profiles of pods that do not exist; empty if all exist."""
-    found = Counter(
+def _shows_every_node(answer: Answer, *, details: bool) -> bool:
+    """Return whether JSON has every node of a plan; say so where it has not."""
+    cells = len(answer.planned) * answer.plan.state.table.count
+    if details or answer.is_scenario or cells <= CELLS_MAX:
+        return True
+    echo(
+        f"{cells:,} pods times nodes are more than {CELLS_MAX:,}: each pod has counts and the best "
+        "nodes; --details gives every node",
+        err=True,
+    )
+    return False
+
+
+def _unknown_profiles(answer: Answer) -> Counter[str]:
+    """Count the pods of each profile that does not exist."""
+    return Counter(
         code.partition(":")[2]
-        for answer in answers
         for planned in answer.planned
         if planned.node is None
         for code in planned.attempt.reasons_at_failure
         if code.startswith("unknown-profile:")
     )
-    if not found:
-        return ""
+
+
+def _no_such_profiles(unknown: Counter[str]) -> str:
     from domain.model.profiles import BUILT_IN_PROFILES
 
-    named = ", ".join(f"{name} ({plural(count, 'pod')})" for name, count in found.items())
+    named = ", ".join(f"{name} ({plural(count, 'pod')})" for name, count in unknown.items())
     return (
         f"no such profile: {named}; built in are {', '.join(BUILT_IN_PROFILES)}, others are given with -f, "
         "or --profile for all pods"
     )
-
-
-def _scenarios(scenarios: Sequence[tuple[str, Any]], profile: Profile | None, seed: int) -> list[Answer]:
-    from services.plan.scenario import placed_scenario, unread
-
-    answers = []
-    for place, value in scenarios:
-        with inputs.at(place):
-            placed, planned = placed_scenario(value, seed=seed, profile=profile)
-        answers.append(Answer(place, placed, planned, True))
-        options.warn(f"{place}: {text}" for text in unread(value))
-    return answers
 
 
 def _capacities(objects: inputs.Objects, profile: Profile | None, seed: int) -> list[tuple[Plan, Capacity]]:

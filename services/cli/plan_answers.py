@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
@@ -49,16 +49,24 @@ class Answer(NamedTuple):
     is_scenario: bool
 
 
-def write_json(stream: TextIO, answers: Sequence[Answer], every_node: Sequence[bool]) -> None:
-    """Write a list of pods, or of files with their pods, pod by pod, without keeping it in memory."""
-    if len(answers) == 1:
-        _write_list(stream, _pods(answers[0], every_node[0]))
-        stream.write("\n")
-        return
-    for i, (answer, every) in enumerate(zip(answers, every_node, strict=True)):
-        stream.write(f'{"," if i else "["}\n{{"file":{_dumps(answer.name)},"pods":')
-        _write_list(stream, _pods(answer, every))
+def write_json(
+    stream: TextIO, answers: Iterable[Answer], is_whole: Callable[[Answer], bool], *, is_named: bool
+) -> None:
+    """Write a list of pods, or of files with their pods, pod by pod, without keeping it in memory.
+
+    ``is_whole`` says of an answer whether its pods have every node, ``is_named`` whether there are files.
+    """
+    before = "["
+    for answer in answers:
+        if not is_named:
+            _write_list(stream, _pods(answer, is_whole(answer)))
+            stream.write("\n")
+            return
+        stream.write(f'{before}\n{{"file":{_dumps(answer.name)},"pods":')
+        _write_list(stream, _pods(answer, is_whole(answer)))
         stream.write("}")
+        before = ","
+        del answer  # before the next one is planned
     stream.write("\n]\n")
 
 
@@ -88,10 +96,10 @@ def _dumps(value: object) -> str:
 # ---------------------------------------------------------------------------------------------- summary
 
 
-def print_tables(answers: Sequence[Answer], *, details: bool, detailed_max: int) -> None:
+def print_tables(answers: Iterable[Answer], *, details: bool, detailed_max: int, is_named: bool) -> None:
     """Print the summary of each plan, and then some pods, or all of them, one by one."""
     for answer in answers:
-        if len(answers) > 1:
+        if is_named:
             echo(f"{answer.name}:\n")
         is_short = len(answer.planned) <= detailed_max
         if not is_short:
@@ -100,6 +108,7 @@ def print_tables(answers: Sequence[Answer], *, details: bool, detailed_max: int)
             attempts = {each.pod.key: each.attempt for each in answer.planned}
             for verdict in answer.plan.verdicts():
                 _show(verdict, attempts[verdict.pod])
+        del answer  # before the next one is planned
 
 
 def _show_summary(answer: Answer) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from domain.manifests.profile import profile_from_manifest
 from domain.model.errors import FieldError
 from domain.model.profiles import PluginUse, Profile
 from services.cli.main import app
+from services.plan import scenario as scenario_module
 from services.plan.scenario import plan_scenario
 from tests.builders import profile_manifest, usage_manifest
 
@@ -152,6 +155,27 @@ def test_several_scenarios_give_a_list_of_answers_with_the_files_names(tmp_path:
         names.append(write(tmp_path, f"{name}.json", scenario))
     found = answer("-f", names[0], "-f", names[1])
     assert [(each["file"], each["pods"][0]["node"]) for each in found] == [(names[0], "a"), (names[1], "b")]
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_one_scenario_is_held_at_a_time(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is a cluster of its own, so a hundred of them would take more memory than there is."""
+    made: list[weakref.ref[Any]] = []
+    place = scenario_module.placed_scenario
+
+    def alone(*args: Any, **kwargs: Any) -> Any:
+        gc.collect()
+        assert [each for each in made if each() is not None] == []
+        plan, planned = place(*args, **kwargs)
+        made.append(weakref.ref(plan.state))
+        return plan, planned
+
+    monkeypatch.setattr(scenario_module, "placed_scenario", alone)
+    scenario = {"objects": [node("a"), pod("p")], "schedule": ["default/p"], "profile": FIT}
+    files = [write(tmp_path, f"{number}.json", scenario) for number in range(4)]
+    done = berth_plan(*(each for file in files for each in ("-f", file)), "-o", form)
+    assert done.exit_code == 0, done.output
+    assert len(made) == 4
 
 
 def test_without_a_filter_every_node_passes() -> None:
