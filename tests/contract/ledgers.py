@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import asyncpg
 import pytest
 
-from services.adapters.memory.database import MemoryDatabase
+from services.adapters.memory.database import MemoryDatabase, OffsetRow
 from services.adapters.memory.history import MemoryHistory
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.outbox import MemoryOutbox
@@ -21,6 +21,7 @@ from services.adapters.postgres.outbox import PostgresOutbox
 from services.adapters.postgres.queries import PostgresStore
 from services.adapters.postgres.schema import metadata
 from services.ports.history import History
+from services.ports.journal import BATCHES
 from services.ports.ledger import CommitBatch, Lease, Ledger, LedgerState, NotCommitted, both
 from services.ports.log import PODS_TOPIC, TopicPartition
 from services.ports.outbox import Outbox
@@ -59,6 +60,9 @@ class Backend(Protocol):
 
     async def lose_batch(self, shard: int, batch: int) -> None:
         """Lose a row of a journal, as where a snapshot is restored, and all connections."""
+
+    async def prune_batch(self, shard: int, batch: int) -> None:
+        """Prune a row of a journal, of a shard that has a batch more, and lose all connections."""
 
     async def lose_owners(self) -> None:
         """Lose the last acquisitions, as a replica does that takes over without the last transactions."""
@@ -118,6 +122,11 @@ class MemoryBackend:
     async def lose_batch(self, shard: int, batch: int) -> None:
         """See ``Backend``."""
         del self.database.journal[shard, batch]
+
+    async def prune_batch(self, shard: int, batch: int) -> None:
+        """See ``Backend``."""
+        self.database.offsets[shard, BATCHES, 0] = OffsetRow(1, batch + 1)
+        await self.lose_batch(shard, batch)
 
     async def lose_owners(self) -> None:
         """See ``Backend``."""
@@ -203,6 +212,14 @@ class PostgresBackend:
         """See ``Backend``."""
         await self.execute(f"DELETE FROM journal WHERE (shard, batch) = ({shard}, {batch})")
         await self.cut()
+
+    async def prune_batch(self, shard: int, batch: int) -> None:
+        """See ``Backend``."""
+        values = f"{shard}, '{BATCHES}', 0, 1, {batch + 1}"
+        await self.execute(
+            f"INSERT INTO shard_offsets (shard, topic, partition, epoch, next_offset) VALUES ({values})"
+        )
+        await self.lose_batch(shard, batch)
 
     async def lose_owners(self) -> None:
         """See ``Backend``."""

@@ -111,6 +111,32 @@ async def test_a_ledger_that_lacks_what_was_read_of_it_is_another(
     assert await other.follow({0: 2}) == []
 
 
+async def test_a_ledger_that_lacks_what_was_written_to_it_is_another(
+    backend: Backend, ledger: Ledger
+) -> None:
+    """The worker that wrote it may have lost its shard meanwhile, and go on from what it has in memory."""
+    await ledger.load_base()
+    await two_chains(ledger)
+    await backend.cut()
+    with contextlib.suppress(Unavailable):
+        await ledger.follow({0: 3})
+    assert await ledger.follow({0: 3}) == [], "a restart loses nothing"
+    await backend.lose_batch(0, 3)
+    with contextlib.suppress(Unavailable, Fenced):
+        await ledger.follow({0: 3})
+    with pytest.raises(Fenced):
+        await ledger.follow({0: 3})
+
+
+async def test_a_batch_that_was_pruned_is_not_lost(backend: Backend, ledger: Ledger) -> None:
+    await ledger.load_base()
+    await two_chains(ledger)
+    await backend.prune_batch(0, 3)
+    with contextlib.suppress(Unavailable):
+        await ledger.follow({0: 3})
+    assert await ledger.follow({0: 3}) == []
+
+
 async def test_each_answer_is_bounded_and_complete_in_itself(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

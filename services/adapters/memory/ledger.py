@@ -36,7 +36,7 @@ from services.codec.feed import followed, unpack_feed
 from services.codec.settling import outcome_of
 from services.ports.clock import Clock
 from services.ports.inbox import Handed, Waiting, lanes_of
-from services.ports.journal import Checkpoint, Followed, Journalled, JournalRow, batches_of
+from services.ports.journal import BATCHES, Checkpoint, Followed, Journalled, JournalRow, batches_of
 from services.ports.ledger import (
     CommitBatch,
     Committed,
@@ -250,10 +250,22 @@ class MemoryLedger(Client):
     def recognised(self) -> MemoryDatabase:
         """Return the database; ``Fenced`` where it may have lost what was read of it."""
         database = self._answering()
-        lost = any(database.journal.get(at) is not row for at, row in self._known.items())
+        lost = any(self._is_lost(database, at, row) for at, row in self._known.items())
         if self._life is not None and (lost or self._life != database.timeline):
             raise Fenced("the ledger is another than was read: a replica took over, or a backup was restored")
         return database
+
+    def _is_lost(self, database: MemoryDatabase, at: tuple[int, int], known: JournalRow) -> bool:
+        """Say whether a batch is not what it was. One below the count of its shard's batches was pruned."""
+        if (row := database.journal.get(at)) is not None:
+            return row is not known
+        counted = database.offsets.get((at[0], BATCHES, 0))
+        return counted is None or counted.next_offset < at[1]
+
+    def _know(self, rows: Mapping[int, JournalRow]) -> None:
+        """Note the last batch of some journals."""
+        self._known = {at: row for at, row in self._known.items() if at[0] not in rows}
+        self._known |= {(row.shard, row.batch): row for row in rows.values()}
 
     async def load_part(self, leases: Sequence[Lease], *, gone: bool = False) -> LedgerPart:
         """See ``Ledger.load_part``."""
@@ -270,7 +282,11 @@ class MemoryLedger(Client):
 
     async def commit(self, batch: CommitBatch) -> Committed | NotCommitted:
         """See ``Ledger.commit`` and ``MemoryDatabase.apply``."""
-        return self.recognised().apply(batch, self)
+        database = self.recognised()
+        outcome = database.apply(batch, self)
+        if isinstance(outcome, Committed) and (row := batch.journal) is not None:
+            self._know({row.shard: database.journal[row.shard, row.batch]})
+        return outcome
 
     async def journalled(self, shard: int) -> Journalled | None:
         """See ``Ledger.journalled``."""
@@ -296,9 +312,7 @@ class MemoryLedger(Client):
             for row, before in zip(found[:followed_rows_max], bytes_before, strict=False)
             if before < followed_bytes_max
         ]
-        last = {row.shard: row for row in given}
-        self._known = {at: row for at, row in self._known.items() if at[0] not in last}
-        self._known |= {(row.shard, row.batch): row for row in last.values()}
+        self._know({row.shard: row for row in given})
         return [followed(row, unpack_feed(row.feed), self.database.templates) for row in given]
 
     async def read_inbox(self, waiting: Sequence[Waiting], rows_max: int) -> Sequence[Handed]:

@@ -13,7 +13,7 @@ from domain.model.limits import followed_bytes_max, followed_rows_max, signature
 from domain.model.pods import PodTemplate
 from services.adapters.postgres.connections import Connection
 from services.codec.feed import followed, unpack_feed
-from services.ports.journal import Feed, Followed, JournalRow
+from services.ports.journal import BATCHES, Feed, Followed, JournalRow
 
 
 def statement(rows_max: int = followed_rows_max, bytes_max: int = followed_bytes_max) -> str:
@@ -44,10 +44,14 @@ SELECT s.shard, j.batch, j.recorded_at FROM shards s CROSS JOIN LATERAL (
     SELECT batch, recorded_at FROM journal WHERE shard = s.shard ORDER BY batch DESC LIMIT 1
 ) AS j
 """
-_IS_LOST = """
+# A row that is missing below the count of its shard's batches was pruned.
+_IS_LOST = f"""
 SELECT EXISTS (
     SELECT FROM unnest($1::int[], $2::bigint[], $3::timestamptz[]) AS known (shard, batch, recorded_at)
-    LEFT JOIN journal j USING (shard, batch, recorded_at) WHERE j.position IS NULL
+    LEFT JOIN journal j USING (shard, batch)
+    LEFT JOIN shard_offsets o ON (o.shard, o.topic, o.partition) = (known.shard, '{BATCHES}', 0)
+    WHERE j.recorded_at <> known.recorded_at
+        OR (j.recorded_at IS NULL AND coalesce(o.next_offset, 0) < known.batch)
 )
 """
 
@@ -60,14 +64,18 @@ class Following:
 
     def __init__(self) -> None:
         self._templates: dict[bytes, PodTemplate] = {}
-        self._last: dict[int, tuple[int, datetime.datetime]] = {}  # the last batch known of each journal
+        self._last: dict[int, tuple[int, datetime.datetime]] = {}  # the last batch of each journal
 
     async def begin(self, connection: Connection) -> None:
         """Note where the journals end, as all of the ledger was read."""
         self._last = {shard: (batch, at) for shard, batch, at in await connection.fetch(_LAST)}
 
+    def know(self, row: JournalRow, recorded_at: datetime.datetime) -> None:
+        """Note a batch that this worker has written."""
+        self._last[row.shard] = row.batch, recorded_at
+
     async def is_lost(self, connection: Connection) -> bool:
-        """Say whether the ledger lacks a batch that was read of it: a snapshot was restored, name and all."""
+        """Say whether the ledger lacks a batch that was read or written: a snapshot was restored."""
         batches, times = zip(*self._last.values(), strict=True) if self._last else ((), ())
         return bool(await connection.fetchval(_IS_LOST, list(self._last), batches, times))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -28,12 +29,13 @@ INSERT INTO journal (shard, batch, start, renewed, lanes, record_order, seqs, lo
     decisions_hash, effects, digest, worker, owned, followed, forgotten, lost, moved, feed)
 VALUES ($1, $2, $3::text::json, $4, $5::text::json, $6, $7::text::json, $8, $9, $10::text::json, $11,
     $12, $13::text::json, $14::text::json, $15::text::json, $16::text::json, $17::text::json, $18)
+RETURNING recorded_at
 """
 
 
-async def write(connection: Connection, row: JournalRow) -> None:
-    """Write the row of a batch, in its transaction."""
-    await connection.execute(
+async def write(connection: Connection, row: JournalRow) -> datetime.datetime:
+    """Write the row of a batch, in its transaction; return when the ledger recorded it."""
+    recorded_at: datetime.datetime = await connection.fetchval(
         _INSERT,
         row.shard,
         row.batch,
@@ -54,6 +56,7 @@ async def write(connection: Connection, row: JournalRow) -> None:
         json_text(row.moved) if row.moved else None,
         row.feed,
     )
+    return recorded_at
 
 
 async def settled(connection: Connection, batch: CommitBatch) -> Committed:

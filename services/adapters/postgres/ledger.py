@@ -204,12 +204,14 @@ class PostgresLedger:
                 await _write_placements(connection, settled)
                 await _write_rest(connection, settled)
                 await inbox.write(connection, settled)
-                if settled.journal is not None:
-                    await journal.write(connection, settled.journal)
+                row = settled.journal
+                recorded_at = None if row is None else await journal.write(connection, row)
             except asyncpg.UniqueViolationError as error:
                 raise LedgerMismatch(f"{error.constraint_name}: {error.detail}") from error
             await connection.execute("COMMIT")
             self._resources = resources
+            if row is not None and recorded_at is not None:
+                self._following.know(row, recorded_at)
             return outcome_of(batch, lost, moved, raised, refused)
 
     async def _with_resources(self, connection: Connection, batch: CommitBatch) -> rows.ResourceIds:
