@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from domain.model.errors import LedgerMismatch, Unavailable
 from domain.model.limits import followed_rows_max
@@ -151,3 +151,14 @@ class Follower:
         """Follow shards from these batches on."""
         async with self._reading:
             self._seen |= batches
+
+    async def read_again(self, batches: Mapping[int, int]) -> None:
+        """Follow these shards alone, from these batches on: forget what was read behind them."""
+        async with self._reading:
+            self._seen, self._rows, self._since = dict(batches), [], []
+            self.resting.clear()
+            self._taken.set()
+
+    def first_of(self, shards: Collection[int]) -> int | None:
+        """Return the position of the first batch of some shards that was read and not planned with."""
+        return next((row.position for row in self._rows if row.shard in shards), None)

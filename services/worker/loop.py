@@ -245,7 +245,8 @@ class Loop:
         Raises
         ------
         Fenced
-            A batch was planned on what others have by now: nothing tells what of it to take back.
+            A batch was planned on what others have by now: nothing tells what of it to take back. Or batches
+            were followed that build on what the shards' next owners did, which was not known here.
         """
         await self._finish()
         if self._losers.keys:
@@ -255,6 +256,13 @@ class Loop:
         if begun:
             await self.intake.drop(begun)
             await self._leave(begun)
+            # What was read of others may build on what is read now: each comes in its turn.
+            await self.follower.read_again(self.planner.followed)
+            while (first := self.follower.first_of(begun)) is None:
+                if not await self._through(self.follower.read):
+                    break
+            if first is not None and first < self.planner.position:
+                raise Fenced("batches were followed that build on what the next owner of a lost shard did")
         for shard, why in sorted(lost.items()):
             del self.holding.lost[shard]
             _LOGGER.warning("lost shard %d: %s", shard, why)

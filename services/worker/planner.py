@@ -94,6 +94,7 @@ class Planner:
         self._incarnation, self._is_renewed = incarnation, False
         self._forgotten: Sequence[str] = ()
         self._untold: list[Untold] = []  # of shards taken
+        self.position = 0  # of the last batch that was followed
         self.lacks_gone = False  # as a build of before did not tell by its feed who is gone
         self.scheduler = Scheduler(profiles, seed=seed, **told)
         self._recent = Recent(self.scheduler, self.book)
@@ -300,6 +301,7 @@ class Planner:
     def _follow(self, rows: Sequence[Followed], builder: BatchBuilder) -> None:
         """Fold what other workers did; what it means for own pods goes into the batch."""
         for row in sorted(rows, key=attrgetter("position")):
+            self.position = max(self.position, row.position)
             self._standing.follow(row)
             self.guarding.follow(row.feed.raised)
             self.forwarding.note({at[:2]: at[2] for at in row.feed.lanes})
