@@ -198,6 +198,26 @@ def test_after_an_outage_all_have_the_shards_that_they_had(seconds: float) -> No
     team.live(day())
 
 
+def test_two_outages_with_too_short_a_time_between_them_are_one() -> None:
+    """A call that hangs when the first one ends has not ended yet when the second one begins."""
+    team = _Team(6, "abc")
+
+    async def day() -> None:
+        for name in "abc":
+            team.start(name)
+            await asyncio.sleep(0.13)
+        await asyncio.sleep(12)
+        before = team.held()
+        for _ in range(10):
+            await team.cut(0.8, "abc")
+            await team.cut(0.4, "b")
+            await team.cut(1.3, "abc")
+            await asyncio.sleep(7.3)
+            assert team.held() == before
+
+    team.live(day())
+
+
 def test_a_worker_that_starts_when_the_outage_ends_takes_nothing_from_healthy_ones() -> None:
     team = _Team(4, "abc")
 
