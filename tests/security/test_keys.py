@@ -23,7 +23,7 @@ from services.api.scope import SENT_BY
 from services.cli import keys
 from services.cli.main import app
 from services.codec.envelope import KINDS
-from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
+from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, TopicPartition
 from services.ports.store import Grant
 from services.rate_limit import ADDRESSES_MAX, address_of
 from tests.builders import (
@@ -197,6 +197,66 @@ def test_a_team_may_repeat_where_its_pod_was_placed() -> None:
     assert asyncio.run(statuses()) == [202, 403, 403, 403], "resized, it is still there"
     site.tell("DELETED", pod_manifest("p", "team-a", uid="u1"))
     assert asyncio.run(statuses()) == [403, 403, 403, 403]
+
+
+DEVICES = "berth.dev/devices"
+
+
+def with_gpu(name: str, devices: str | None = None, **how: Any) -> Json:
+    """Return a pod of team-a that asks for a whole GPU; ``devices`` says which it has."""
+    pod = pod_manifest(name, "team-a", cpu=1, uid=name, **how, **{"nvidia.com/gpu": 1})
+    pod["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "1"}
+    if devices is not None:
+        pod["metadata"]["annotations"] = {DEVICES: devices, "other": "not kept"}
+    return pod
+
+
+async def test_the_api_keeps_which_devices_a_bound_pod_has(house: House) -> None:
+    await house.key("bridge", ["producer", "operator"])
+    assert (await house.send("bridge", event("ADDED", with_gpu("p", "3", node_name="n1")))).status_code == 202
+    (record,) = house.log.partition(TopicPartition(PODS_TOPIC, 0)).records
+    assert msgspec.json.decode(record.value or b"")["object"]["metadata"]["annotations"] == {DEVICES: "3"}
+
+
+def test_a_team_names_no_devices_but_those_that_its_pod_was_given() -> None:
+    site = Site()
+    site.tell("ADDED", node_manifest("n1", **{"nvidia.com/gpu": "2"}))
+    site.tell("ADDED", with_gpu("p"))
+
+    async def answers_to(holder: str, *sent: tuple[str, Json]) -> list[answers.ErrorDetail | None]:
+        async with keyed_house(site.database) as house:
+            await house.key("team", ["producer"], namespaces=["team-a"])
+            await house.key("executor", ["producer"], namespaces=["team-a"], kinds=["Pod", "Pod/binding"])
+            found = []
+            for change, pod in sent:
+                answer = await house.send(holder, event(change, pod))
+                found.append(
+                    None if answer.status_code == 202 else (error_of(answer).details or [None])[0]
+                )
+            return found
+
+    own, taken = with_gpu("p", "0", node_name="n1"), with_gpu("p", "1", node_name="n1")
+    site_says = {each["pod"]["name"]: each["devices"] for each in site.decided()}
+    assert site_says == {"p": [0]}
+    repeated, refused, waits = asyncio.run(
+        answers_to("team", ("MODIFIED", own), ("MODIFIED", taken), ("ADDED", with_gpu("q", "1")))
+    )
+    assert (repeated, waits) == (None, None), "of a pod that waits it is not read"
+    assert refused is not None
+    assert refused.path == f"object.metadata.annotations[{DEVICES}]"
+    assert "team-a/p was given 0; " in refused.message
+    assert "Pod/binding" in refused.message
+    assert asyncio.run(answers_to("executor", ("MODIFIED", taken))) == [None]
+
+
+def test_a_failed_bind_names_no_devices() -> None:
+    """It needs no grant, as it frees a node; so it says of no device that it is taken."""
+    site = Site()
+    site.tell("ADDED", node_manifest("n1", **{"nvidia.com/gpu": "2"}))
+    site.tell("ADDED", with_gpu("runs", node_name="n1"))
+    site.tell("BIND_FAILED", with_gpu("runs", "1", node_name="n1"), with_gpu("new", "0", node_name="n1"))
+    given = {each["pod"]["name"]: (each["outcome"], each["devices"]) for each in site.decided()}
+    assert given == {"runs": ("adopted", [0]), "new": ("bound", [1])}
 
 
 @pytest.mark.parametrize(
