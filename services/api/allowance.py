@@ -34,6 +34,7 @@ class _Account:
         self.body_bytes = 0
         self.reading = asyncio.Lock()
         self.answers = asyncio.Semaphore(limits.reads_of_key_at_once)
+        self.appends = asyncio.Semaphore(limits.appends_of_key_at_once)
 
 
 class Allowance:
@@ -85,10 +86,13 @@ class Allowance:
         Questions share the connections to the ledger, and one interpreter: who asks many at once would have
         those of others refused.
         """
-        if caller.grant is None:
+        async with contextlib.nullcontext() if caller.grant is None else self._account(caller).answers:
             yield
-            return
-        async with self._account(caller).answers:
+
+    @contextlib.asynccontextmanager
+    async def appending(self, caller: Caller) -> AsyncIterator[None]:
+        """Let a request with events wait until few of the caller's others are on their way to the log."""
+        async with contextlib.nullcontext() if caller.grant is None else self._account(caller).appends:
             yield
 
     def _account(self, caller: Caller) -> _Account:

@@ -47,8 +47,8 @@ _OF_THE_POD = frozenset(
         Outcome.NOMINATED,
     )
 )
-"""The outcomes whose ``sent_by`` names the sender of an event of the pod itself. That of any other outcome sent
-something else: a node, or a pod that is perhaps of another namespace."""
+"""The outcomes whose ``sent_by`` names the sender of an event of the pod itself. That of any other outcome
+sent something else: a node, or a pod that is perhaps of another namespace."""
 
 _decode_decision = msgspec.json.Decoder(Decision, strict=False).decode
 _decode_record = msgspec.json.Decoder(_Record).decode

@@ -136,7 +136,7 @@ class Scope:
                 raise FieldError(f"{_SHUNS}[{index}].{field}", f"{told} {term.topology_key}; {remedy}")
 
     async def foreign_bindings(self, store: Store, events: Mapping[int, Outgoing]) -> dict[int, FieldError]:
-        """Return the pods that the caller may not bind: node or devices are not those that they were given."""
+        """Return the pods that the caller may not bind: node or devices are not those that they got."""
         if BINDING in self._sends:
             return {}
         pods = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from tests.builders import (
     profile_manifest,
     usage_manifest,
 )
+from tests.property.device_team import gpu_node
 from tests.property.site import Site
 from tests.security.keyed import House, keyed_house
 
@@ -206,8 +207,9 @@ DEVICES = "berth.dev/devices"
 
 def with_gpu(name: str, devices: str | None = None, **how: Any) -> Json:
     """Return a pod of team-a that asks for a whole GPU; ``devices`` says which it has."""
-    pod = pod_manifest(name, "team-a", cpu=1, uid=name, **how, **{"nvidia.com/gpu": 1})
-    pod["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "1"}
+    pod = pod_manifest(name, "team-a", uid=name, **how)
+    one = {"nvidia.com/gpu": "1"}
+    pod["spec"]["containers"][0]["resources"] = {"requests": one, "limits": one}
     if devices is not None:
         pod["metadata"]["annotations"] = {DEVICES: devices, "other": "not kept"}
     return pod
@@ -222,19 +224,18 @@ async def test_the_api_keeps_which_devices_a_bound_pod_has(house: House) -> None
 
 def test_a_team_names_no_devices_but_those_that_its_pod_was_given() -> None:
     site = Site()
-    site.tell("ADDED", node_manifest("n1", **{"nvidia.com/gpu": "2"}))
+    site.tell("ADDED", gpu_node("n1", 2))
     site.tell("ADDED", with_gpu("p"))
 
     async def answers_to(holder: str, *sent: tuple[str, Json]) -> list[answers.ErrorDetail | None]:
         async with keyed_house(site.database) as house:
             await house.key("team", ["producer"], namespaces=["team-a"])
             await house.key("executor", ["producer"], namespaces=["team-a"], kinds=["Pod", "Pod/binding"])
-            found = []
+            found: list[answers.ErrorDetail | None] = []
             for change, pod in sent:
                 answer = await house.send(holder, event(change, pod))
-                found.append(
-                    None if answer.status_code == 202 else (error_of(answer).details or [None])[0]
-                )
+                refused = [] if answer.status_code == 202 else error_of(answer).details or []
+                found.append(refused[0] if refused else None)
             return found
 
     own, taken = with_gpu("p", "0", node_name="n1"), with_gpu("p", "1", node_name="n1")
@@ -254,7 +255,7 @@ def test_a_team_names_no_devices_but_those_that_its_pod_was_given() -> None:
 def test_a_failed_bind_names_no_devices() -> None:
     """It needs no grant, as it frees a node; so it says of no device that it is taken."""
     site = Site()
-    site.tell("ADDED", node_manifest("n1", **{"nvidia.com/gpu": "2"}))
+    site.tell("ADDED", gpu_node("n1", 2))
     site.tell("ADDED", with_gpu("runs", node_name="n1"))
     site.tell("BIND_FAILED", with_gpu("runs", "1", node_name="n1"), with_gpu("new", "0", node_name="n1"))
     given = {each["pod"]["name"]: (each["outcome"], each["devices"]) for each in site.decided()}
@@ -639,6 +640,33 @@ async def test_the_questions_of_one_key_leave_others_their_turn(
     release.set()
     assert {each.status_code for each in await asyncio.gather(*flood, other)} == {200}
     assert (await house.ask("flood", "GET", "/v1/pods")).status_code == 200
+
+
+async def test_the_events_of_one_key_leave_others_their_turn(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many requests with events a key sends at once, few of them use the ledger or the log."""
+    for name in ("flood", "other"):
+        await house.key(name, ["producer"], namespaces=["team-a"])
+    asked, release, read = 0, asyncio.Event(), MemoryStore.known_events
+
+    async def slow(self: MemoryStore, holder: str, ids: Sequence[str]) -> Mapping[str, bytes | None]:
+        nonlocal asked
+        asked += 1
+        await release.wait()
+        return await read(self, holder, ids)
+
+    monkeypatch.setattr(MemoryStore, "known_events", slow)
+    sent = [event("ADDED", pod_manifest(f"p{i}", "team-a"), None, f"id-{i % 5}") for i in range(30)]
+    flood = [asyncio.create_task(house.send("flood", each)) for each in sent]
+    await asyncio.sleep(0.1)
+    assert asked == limits.appends_of_key_at_once
+    other = asyncio.create_task(house.send("other", sent[0]))
+    await asyncio.sleep(0.1)
+    assert asked == limits.appends_of_key_at_once + 1
+    release.set()
+    codes = [each.status_code for each in await asyncio.gather(*flood, other)]
+    assert codes == [202] * 5 + [422] * 25 + [202], "an id names one event; to wait for it blocks nobody"
 
 
 async def test_wrong_keys_are_not_looked_up_for_ever(house: House) -> None:

@@ -146,7 +146,7 @@ def test_a_key_with_namespaces_is_told_who_sent_events_of_its_pods_and_nobody_el
         "returned": {"key:ops"},
     }
     assert asyncio.run(told("all")) == of_its_pods | of_others
-    assert asyncio.run(told("ours")) == of_its_pods | dict.fromkeys(of_others, {None})
+    assert asyncio.run(told("ours")) == of_its_pods | {outcome: {None} for outcome in of_others}
 
 
 # -------------------------------------------------------------------------------- whoever writes to Kafka
