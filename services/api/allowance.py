@@ -7,7 +7,7 @@ import contextlib
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Literal, get_args
 
 from domain.model import limits
@@ -33,6 +33,8 @@ class _Account:
         self.meters = {unit: Meter() for unit in _UNITS}
         self.body_bytes = 0
         self.reading = asyncio.Lock()
+        self.answers = asyncio.Semaphore(limits.reads_of_key_at_once)
+        self.appends = asyncio.Semaphore(limits.appends_of_key_at_once)
 
 
 class Allowance:
@@ -76,6 +78,22 @@ class Allowance:
     def reading(self, caller: Caller) -> asyncio.Lock:
         """Return what the requests of one caller have by turns, so that he has one turn among the others'."""
         return self._account(caller).reading
+
+    @contextlib.asynccontextmanager
+    async def answering(self, caller: Caller) -> AsyncIterator[None]:
+        """Let a question of a caller wait until few of his others are answered.
+
+        Questions share the connections to the ledger, and one interpreter: who asks many at once would have
+        those of others refused.
+        """
+        async with contextlib.nullcontext() if caller.grant is None else self._account(caller).answers:
+            yield
+
+    @contextlib.asynccontextmanager
+    async def appending(self, caller: Caller) -> AsyncIterator[None]:
+        """Let a request with events wait until few of the caller's others are on their way to the log."""
+        async with contextlib.nullcontext() if caller.grant is None else self._account(caller).appends:
+            yield
 
     def _account(self, caller: Caller) -> _Account:
         return self._unnamed if caller.grant is None else self._accounts[caller.grant.name]

@@ -60,7 +60,11 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
             with deps.gate.allowance.request(caller):
                 check_media_type(request)
                 _check_parameters(request)
-                yield
+                if action != "read":
+                    yield
+                    return
+                async with deps.gate.allowance.answering(caller):
+                    yield
 
         return Depends(check)
 

@@ -40,8 +40,15 @@ class _Record(msgspec.Struct):
     template: _Requests = msgspec.field(default_factory=_Requests)
 
 
-_OF_OTHERS = (Outcome.EVICTED, Outcome.SPARED, Outcome.CLEARED)
-"""The outcomes whose ``sent_by`` names the sender of another pod, perhaps of another namespace."""
+_OF_THE_POD = frozenset(
+    (
+        *(Outcome.BOUND, Outcome.ADOPTED, Outcome.RESIZED, Outcome.RELEASED, Outcome.BIND_FAILED),
+        *(Outcome.UNSCHEDULABLE, Outcome.UNRESOLVABLE, Outcome.GANG_WAITING, Outcome.CONFLICT),
+        Outcome.NOMINATED,
+    )
+)
+"""The outcomes whose ``sent_by`` names the sender of an event of the pod itself. That of any other outcome
+sent something else: a node, or a pod that is perhaps of another namespace."""
 
 _decode_decision = msgspec.json.Decoder(Decision, strict=False).decode
 _decode_record = msgspec.json.Decoder(_Record).decode
@@ -50,11 +57,11 @@ _decode_record = msgspec.json.Decoder(_Record).decode
 def decision_of(row: DecisionRow, seen: Collection[str] | None) -> Decision:
     """Return a decision: its published record, and the fields that only the ledger has.
 
-    Who sees the pods of the namespaces ``seen`` (None: all) is not told who leaves for whom, nor who sent the
-    pod behind it: the record does not say of which namespaces those are.
+    Who sees the pods of the namespaces ``seen`` (None: all) is told who sent events of these pods alone, and
+    not who leaves for whom: the record does not say of which namespaces those are.
     """
     decision = _decode_decision(row.payload)
-    if seen is not None and decision.outcome in _OF_OTHERS:
+    if seen is not None and decision.outcome not in _OF_THE_POD:
         decision.sent_by = None
     if decision.preemption is not None and seen is not None:
         told = decision.preemption

@@ -211,7 +211,8 @@ async def ingest(
     async with deps.gate.allowance.reading(caller):
         good, bad, forbidden = await check(deps, Scope(caller), events)
     holder = caller.name or ""
-    async with taken.alone({(holder, each.id) for each in good.values() if each.id}):
+    ids = {(holder, each.id) for each in good.values() if each.id}
+    async with deps.gate.allowance.appending(caller), taken.alone(ids):
         fresh, reused = await _fresh(deps.store, holder, good)
         refused = bad | forbidden | reused
         _count(deps.metrics, "invalid", len(bad) + len(reused))

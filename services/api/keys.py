@@ -63,6 +63,10 @@ def checked_grant(grant: Grant) -> Grant:
         raise FieldError("roles", f"is missing; allowed are {', '.join(SENT_BY)}")
     for role in grant.roles:
         check_choice(role, tuple(SENT_BY), "roles")
+    for field in ("namespaces", "kinds", "priority_classes"):
+        if (named := getattr(grant, field)) is not None and not named:
+            # Whoever fills a list with nothing hardly means everything.
+            raise FieldError(field, "names nothing; leave it out for a key that is not limited by it")
     for namespace in grant.namespaces or ():
         check_dns_label(namespace, "namespaces")
     check_count(len(grant.namespaces or ()), NAMESPACES_PER_KEY_MAX, "namespaces_per_key_max", "namespaces")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from domain.manifests.config_objects import NAME_LABEL
 from domain.model.decisions import Outcome
+from domain.model.devices import DEVICES_KEY
 from domain.model.errors import FieldError
 from domain.model.events import BindFailed, PodUpserted
+from domain.model.pods import PodSpec
 from domain.model.priorities import SYSTEM_PREFIX, USER_PRIORITY_MAX
 from domain.model.selectors import AffinityTerm
+from domain.model.validation import key_path
 from domain.plugins.spread_constraints import HOSTNAME
 from services.api.caller import Caller
 from services.api.explanation import decision_of
@@ -18,7 +22,8 @@ from services.codec.gateway import Outgoing
 from services.ports.store import Grant, Store
 
 BINDING = "Pod/binding"
-"""The grant to say by ``spec.nodeName`` that a pod runs on a node where berth did not place it."""
+"""The grant to say by ``spec.nodeName`` that a pod runs on a node where berth did not place it, and by its
+annotation which devices it has there."""
 
 PRIORITY = "Pod/priority"
 """The grant to ask for any priority, those that Kubernetes keeps for the system included."""
@@ -40,6 +45,7 @@ SENT_BY: Mapping[str, frozenset[str]] = {
 """What each role may send."""
 
 _SHUNS = "object.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+_DEVICES = key_path("object.metadata.annotations", DEVICES_KEY)
 _HOLDS = (
     *(Outcome.BOUND, Outcome.ADOPTED, Outcome.RESIZED, Outcome.ORPHANED, Outcome.RETURNED),
     *(Outcome.EVICTED, Outcome.SPARED),
@@ -130,7 +136,7 @@ class Scope:
                 raise FieldError(f"{_SHUNS}[{index}].{field}", f"{told} {term.topology_key}; {remedy}")
 
     async def foreign_bindings(self, store: Store, events: Mapping[int, Outgoing]) -> dict[int, FieldError]:
-        """Return the pods that the caller may not bind: their node is not the one that they are placed on."""
+        """Return the pods that the caller may not bind: node or devices are not those that they got."""
         if BINDING in self._sends:
             return {}
         pods = {
@@ -141,15 +147,19 @@ class Scope:
             and not each.event.pod.finished
         }
         placed = await _placements(store, sorted({pod.key for pod in pods.values()})) if pods else {}
-        return {
-            at: FieldError(
-                "object.spec.nodeName",
-                f"{self._who} may not bind a pod, and {pod.key} was not placed on {pod.node_name}; "
-                f"leave nodeName out, or use a key with {BINDING}",
-            )
-            for at, pod in pods.items()
-            if placed.get(pod.key) != (pod.uid, pod.node_name)
-        }
+        foreign = {at: self._foreign(pod, placed.get(pod.key)) for at, pod in pods.items()}
+        return {at: error for at, error in foreign.items() if error is not None}
+
+    def _foreign(self, pod: PodSpec, given: _Given | None) -> FieldError | None:
+        remedy = f"or use a key with {BINDING}"
+        if given is None or (given.uid, given.node) != (pod.uid, pod.node_name):
+            told = f"{self._who} may not bind a pod, and {pod.key} was not placed on {pod.node_name}"
+            return FieldError("object.spec.nodeName", f"{told}; leave nodeName out, {remedy}")
+        if pod.devices and pod.devices != given.devices:
+            told = f"{self._who} may not say which devices a pod has; {pod.key} was given "
+            told += " and ".join(map(str, given.devices)) or "none"
+            return FieldError(_DEVICES, f"{told}; leave the annotation out, {remedy}")
+        return None
 
 
 def _classes(grant: Grant) -> frozenset[str] | None:
@@ -172,11 +182,19 @@ def _reaches(term: AffinityTerm, own: Collection[str]) -> str:
     return "namespaceSelector"
 
 
-async def _placements(store: Store, pods: Sequence[str]) -> dict[str, tuple[str, str | None]]:
-    """Return uid and node of the pods whose last decision holds a node."""
+class _Given(NamedTuple):
+    """What a pod was given, as the last decision about it says."""
+
+    uid: str
+    node: str | None
+    devices: tuple[int, ...]
+
+
+async def _placements(store: Store, pods: Sequence[str]) -> dict[str, _Given]:
+    """Return what the pods were given whose last decision holds a node."""
     decided = [decision_of(row, store.seen) for row in await store.latest_decisions(pods)]
     return {
-        f"{each.pod.namespace}/{each.pod.name}": (each.pod.uid, each.node)
+        f"{each.pod.namespace}/{each.pod.name}": _Given(each.pod.uid, each.node, tuple(each.devices))
         for each in decided
         if each.outcome in _HOLDS
     }

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from msgspec import Struct, field
 
+from domain.model.errors import FieldError
 from services.api.answers import Page
 from services.api.answers_decisions import INSTANT, about
 from services.api.contract import answering
@@ -95,7 +96,14 @@ def _owner(row: OwnerSpan) -> Owner:
 
 
 def _moment(path: str, text: str) -> datetime.datetime:
-    return _EPOCH + datetime.timedelta(milliseconds=moment_ms(path, text))
+    return _after_epoch(path, moment_ms(path, text) * 1000)
+
+
+def _after_epoch(path: str, microseconds: int) -> datetime.datetime:
+    try:
+        return _EPOCH + microseconds * _MICROSECOND
+    except OverflowError:
+        raise FieldError(path, "is no time of the years 1 to 9999, UTC") from None
 
 
 def worker_routes(deps: Deps) -> APIRouter:
@@ -125,7 +133,7 @@ def worker_routes(deps: Deps) -> APIRouter:
             shard, _moment("since", since) if since else None, _moment("until", until) if until else None
         )
         after = parse_position(cursor) if cursor else None
-        place = None if after is None else (_EPOCH + after[0] * _MICROSECOND, after[1])
+        place = None if after is None else (_after_epoch("cursor", after[0]), after[1])
         rows = await deps.store.owners(which, limit, place)
         following = _cursor(rows[-1]) if rows.more else None
         return json_answer(OwnerPage(items=list(map(_owner, rows)), next=following))

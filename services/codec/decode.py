@@ -210,7 +210,8 @@ class Decoder:
             raise FieldError(
                 "object.spec.nodeName", "is missing; it names the node to which the pod could not be bound"
             )
-        return BindFailed(PodUpserted(msgspec.structs.replace(spec, node_name=""), asked), node_name)
+        waits = msgspec.structs.replace(spec, node_name="", devices=())
+        return BindFailed(PodUpserted(waits, asked), node_name)
 
     def _spec_of(self, raw: msgspec.Raw, status: WirePodStatus | None) -> tuple[_Shape, str, str | None]:
         """Return what is made of a spec, its node name and its priority class.

@@ -19,6 +19,7 @@ from domain.manifests.node import USAGE_WINDOW_KEY, WireNodeSpec, WireNodeStatus
 from domain.manifests.pod import WirePodSpec
 from domain.manifests.status import WirePodStatus
 from domain.manifests.usage import WireNodeUsage
+from domain.model.devices import DEVICES_KEY
 from domain.model.limits import event_bytes_max
 from services.codec.envelope import BIND_FAILED
 
@@ -31,8 +32,13 @@ class _Bare(msgspec.Struct, rename="camel", omit_defaults=True):
     metadata: Identity | None = None
 
 
+class _PodAnnotations(msgspec.Struct, omit_defaults=True):
+    devices: str | None = msgspec.field(default=None, name=DEVICES_KEY)
+
+
 class _PodMeta(Labelled, omit_defaults=True):
     owner_references: list[WireOwner] | None = None
+    annotations: _PodAnnotations | None = None
 
 
 class _NodeAnnotations(msgspec.Struct, omit_defaults=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,9 @@ import pytest_asyncio
 from fastapi import Request
 from typer.testing import CliRunner
 
+from domain.model import limits
 from domain.model.errors import FieldError
+from services.adapters.memory.store import MemoryStore
 from services.api import answers, forgetting
 from services.api.allowance import FAILED_LOGINS_PER_MINUTE, GOOD_KEYS_MAX, Logins
 from services.api.auth import Gate
@@ -23,8 +25,8 @@ from services.api.scope import SENT_BY
 from services.cli import keys
 from services.cli.main import app
 from services.codec.envelope import KINDS
-from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC
-from services.ports.store import Grant
+from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, TopicPartition
+from services.ports.store import Grant, PodFilter, PodState, Rows
 from services.rate_limit import ADDRESSES_MAX, address_of
 from tests.builders import (
     Json,
@@ -35,6 +37,7 @@ from tests.builders import (
     profile_manifest,
     usage_manifest,
 )
+from tests.property.device_team import gpu_node
 from tests.property.site import Site
 from tests.security.keyed import House, keyed_house
 
@@ -197,6 +200,66 @@ def test_a_team_may_repeat_where_its_pod_was_placed() -> None:
     assert asyncio.run(statuses()) == [202, 403, 403, 403], "resized, it is still there"
     site.tell("DELETED", pod_manifest("p", "team-a", uid="u1"))
     assert asyncio.run(statuses()) == [403, 403, 403, 403]
+
+
+DEVICES = "berth.dev/devices"
+
+
+def with_gpu(name: str, devices: str | None = None, **how: Any) -> Json:
+    """Return a pod of team-a that asks for a whole GPU; ``devices`` says which it has."""
+    pod = pod_manifest(name, "team-a", uid=name, **how)
+    one = {"nvidia.com/gpu": "1"}
+    pod["spec"]["containers"][0]["resources"] = {"requests": one, "limits": one}
+    if devices is not None:
+        pod["metadata"]["annotations"] = {DEVICES: devices, "other": "not kept"}
+    return pod
+
+
+async def test_the_api_keeps_which_devices_a_bound_pod_has(house: House) -> None:
+    await house.key("bridge", ["producer", "operator"])
+    assert (await house.send("bridge", event("ADDED", with_gpu("p", "3", node_name="n1")))).status_code == 202
+    (record,) = house.log.partition(TopicPartition(PODS_TOPIC, 0)).records
+    assert msgspec.json.decode(record.value or b"")["object"]["metadata"]["annotations"] == {DEVICES: "3"}
+
+
+def test_a_team_names_no_devices_but_those_that_its_pod_was_given() -> None:
+    site = Site()
+    site.tell("ADDED", gpu_node("n1", 2))
+    site.tell("ADDED", with_gpu("p"))
+
+    async def answers_to(holder: str, *sent: tuple[str, Json]) -> list[answers.ErrorDetail | None]:
+        async with keyed_house(site.database) as house:
+            await house.key("team", ["producer"], namespaces=["team-a"])
+            await house.key("executor", ["producer"], namespaces=["team-a"], kinds=["Pod", "Pod/binding"])
+            found: list[answers.ErrorDetail | None] = []
+            for change, pod in sent:
+                answer = await house.send(holder, event(change, pod))
+                refused = [] if answer.status_code == 202 else error_of(answer).details or []
+                found.append(refused[0] if refused else None)
+            return found
+
+    own, taken = with_gpu("p", "0", node_name="n1"), with_gpu("p", "1", node_name="n1")
+    site_says = {each["pod"]["name"]: each["devices"] for each in site.decided()}
+    assert site_says == {"p": [0]}
+    repeated, refused, waits = asyncio.run(
+        answers_to("team", ("MODIFIED", own), ("MODIFIED", taken), ("ADDED", with_gpu("q", "1")))
+    )
+    assert (repeated, waits) == (None, None), "of a pod that waits it is not read"
+    assert refused is not None
+    assert refused.path == f"object.metadata.annotations[{DEVICES}]"
+    assert "team-a/p was given 0; " in refused.message
+    assert "Pod/binding" in refused.message
+    assert asyncio.run(answers_to("executor", ("MODIFIED", taken))) == [None]
+
+
+def test_a_failed_bind_names_no_devices() -> None:
+    """It needs no grant, as it frees a node; so it says of no device that it is taken."""
+    site = Site()
+    site.tell("ADDED", gpu_node("n1", 2))
+    site.tell("ADDED", with_gpu("runs", node_name="n1"))
+    site.tell("BIND_FAILED", with_gpu("runs", "1", node_name="n1"), with_gpu("new", "0", node_name="n1"))
+    given = {each["pod"]["name"]: (each["outcome"], each["devices"]) for each in site.decided()}
+    assert given == {"runs": ("adopted", [0]), "new": ("bound", [1])}
 
 
 @pytest.mark.parametrize(
@@ -399,6 +462,9 @@ def test_what_is_allowed_keeps_pods_of_other_teams_off_one_node_only() -> None:
         (Grant("a", ["root"]), "roles"),
         (Grant("a", ["producer"], ["Team A"]), "namespaces"),
         (Grant("a", ["producer"], ["team-*"]), "namespaces"),
+        (Grant("a", ["producer"], []), "namespaces"),
+        (Grant("a", ["producer"], None, []), "kinds"),
+        (Grant("a", ["producer"], priority_classes=[]), "priority_classes"),
         (Grant("a", ["producer"], [f"team-{i}" for i in range(101)]), "namespaces"),
         (Grant("a", ["admin"], ["team-a"]), "roles"),
         (Grant("a", ["admin"], None, ["Pod"]), "roles"),
@@ -436,7 +502,6 @@ def test_a_grant_that_is_wrong_or_contradicts_itself_is_refused(grant: Grant, pa
 def test_a_grant_names_each_thing_once() -> None:
     found = checked_grant(Grant("a", ["producer", "producer"], ["b", "b"], ["Pod", "Pod"]))
     assert found == Grant("a", ["producer"], ["b"], ["Pod"])
-    assert checked_grant(Grant("a", ["auditor"], [], [])) == Grant("a", ["auditor"])
 
 
 def test_the_page_of_keys_names_what_each_role_sends() -> None:
@@ -547,6 +612,61 @@ async def test_requests_at_once_of_a_name(house: House, monkeypatch: pytest.Monk
     for _ in range(3):  # also those that fail give their place back
         assert (await house.ask("few", "GET", "/v1/nodes/none")).status_code == 404
     assert (await house.ask("few", "GET", "/v1/shards")).status_code == 200
+
+
+async def test_the_questions_of_one_key_leave_others_their_turn(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many a key asks at once, its holder has few of the connections to the ledger."""
+    for name in ("flood", "other"):
+        await house.key(name, ["auditor"], namespaces=["team-a"])
+    asked, release, read = 0, asyncio.Event(), MemoryStore.pods
+
+    async def slow(self: MemoryStore, which: PodFilter, *page: Any) -> Rows[PodState]:
+        nonlocal asked
+        asked += 1
+        await release.wait()
+        return await read(self, which, *page)
+
+    monkeypatch.setattr(MemoryStore, "pods", slow)
+    flood = [asyncio.create_task(house.ask("flood", "GET", "/v1/pods")) for _ in range(30)]
+    await asyncio.sleep(0.1)
+    assert asked == limits.reads_of_key_at_once
+    other = asyncio.create_task(house.ask("other", "GET", "/v1/pods"))
+    await asyncio.sleep(0.1)
+    assert asked == limits.reads_of_key_at_once + 1
+    gone = flood.pop()
+    gone.cancel()  # who leaves gives his place back
+    release.set()
+    assert {each.status_code for each in await asyncio.gather(*flood, other)} == {200}
+    assert (await house.ask("flood", "GET", "/v1/pods")).status_code == 200
+
+
+async def test_the_events_of_one_key_leave_others_their_turn(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many requests with events a key sends at once, few of them use the ledger or the log."""
+    for name in ("flood", "other"):
+        await house.key(name, ["producer"], namespaces=["team-a"])
+    asked, release, read = 0, asyncio.Event(), MemoryStore.known_events
+
+    async def slow(self: MemoryStore, holder: str, ids: Sequence[str]) -> Mapping[str, bytes | None]:
+        nonlocal asked
+        asked += 1
+        await release.wait()
+        return await read(self, holder, ids)
+
+    monkeypatch.setattr(MemoryStore, "known_events", slow)
+    sent = [event("ADDED", pod_manifest(f"p{i}", "team-a"), None, f"id-{i % 5}") for i in range(30)]
+    flood = [asyncio.create_task(house.send("flood", each)) for each in sent]
+    await asyncio.sleep(0.1)
+    assert asked == limits.appends_of_key_at_once
+    other = asyncio.create_task(house.send("other", sent[0]))
+    await asyncio.sleep(0.1)
+    assert asked == limits.appends_of_key_at_once + 1
+    release.set()
+    codes = [each.status_code for each in await asyncio.gather(*flood, other)]
+    assert codes == [202] * 5 + [422] * 25 + [202], "an id names one event; to wait for it blocks nobody"
 
 
 async def test_wrong_keys_are_not_looked_up_for_ever(house: House) -> None:

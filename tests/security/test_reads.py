@@ -263,6 +263,8 @@ NO_SECRET: dict[str, list[str]] = {
     "/v1/profiles/{name}": ["default-scheduler"],
     "/v1/accesses": ["?status=599"],
     "/v1/audit": [""],
+    "/v1/workers": [""],
+    "/v1/owners": ["", "?limit=1"],
 }
 """What to ask of routes that have nothing of any team, or are not for those who see few namespaces."""
 

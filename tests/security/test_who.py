@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import uuid
 from typing import Any
@@ -97,6 +98,55 @@ async def test_the_api_seals_the_name_of_the_key() -> None:
             assert (await house.send(team, event("ADDED", pod_manifest(team)))).status_code == 202
         records = house.log.partition(TopicPartition(PODS_TOPIC, 0)).records
     assert [Senders(SEAL_SECRET).of(record) for record in records] == ["key:team-a", "key:team-b"]
+
+
+def test_a_key_with_namespaces_is_told_who_sent_events_of_its_pods_and_nobody_else() -> None:
+    site = Site(preempts=True)
+    site.tell("ADDED", node_manifest("n1", cpu=4), node_manifest("n2", cpu=4), sent_by="key:ops")
+    team = [pod_manifest("placed", "team-a", cpu=3, uid="u1"), pod_manifest("huge", "team-a", cpu=99)]
+    site.tell("ADDED", *team, pod_manifest("ran", "team-a", node_name="n2"), sent_by="key:ci")
+    site.tell("MODIFIED", pod_manifest("ran", "team-a", cpu=4, node_name="n2"), sent_by="key:bridge")
+    rival = pod_manifest("rival", "team-b", cpu=3, priority=7)
+    site.tell("ADDED", rival, sent_by="key:rival")
+    site.tell("DELETED", rival, sent_by="key:rival")
+    for name in ("n1", "n2"):
+        site.tell("DELETED", node_manifest(name), sent_by="key:ops")
+        site.tell("ADDED", node_manifest(name, cpu=4), sent_by="key:ops")
+    site.tell("DELETED", team[0], sent_by="key:janitor")
+
+    async def told(key: str) -> dict[str, set[str | None]]:
+        async with keyed_house(site.database) as house:
+            await house.key("all", ["auditor"])
+            await house.key("ours", ["auditor"], namespaces=["team-a"])
+            items = (await house.ask(key, "GET", "/v1/decisions?namespace=team-a")).json()["items"]
+            found: dict[str, set[str | None]] = {}
+            for item in items:
+                pod, of_id = item["pod"], f"/v1/decisions/{item['id']}"
+                history = await house.ask(key, "GET", f"/v1/pods/team-a/{pod['name']}")
+                alone = [
+                    *(each for each in history.json()["decisions"] if each["id"] == item["id"]),
+                    (await house.ask(key, "GET", of_id)).json(),
+                    (await house.ask(key, "GET", f"{of_id}/explanation")).json()["decision"],
+                ]
+                assert [each["sent_by"] for each in alone] == [item["sent_by"]] * 3
+                found.setdefault(item["outcome"], set()).add(item["sent_by"])
+            return found
+
+    of_its_pods = {
+        "bound": {"key:ci"},
+        "unresolvable": {"key:ci"},
+        "adopted": {"key:ci"},
+        "resized": {"key:bridge"},
+        "released": {"key:janitor"},
+    }
+    of_others = {
+        "evicted": {"key:rival"},
+        "spared": {"key:rival"},
+        "orphaned": {"key:ops"},
+        "returned": {"key:ops"},
+    }
+    assert asyncio.run(told("all")) == of_its_pods | of_others
+    assert asyncio.run(told("ours")) == of_its_pods | {outcome: {None} for outcome in of_others}
 
 
 # -------------------------------------------------------------------------------- whoever writes to Kafka
