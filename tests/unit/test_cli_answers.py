@@ -60,7 +60,7 @@ async def test_a_refused_object_is_named_and_what_went_before_is_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        source, "open_source", lambda settings: contextlib.aclosing(in_process(forbids_team_b))
+        source, "open_source", lambda settings, **_: contextlib.aclosing(in_process(forbids_team_b))
     )
     chunks = iter(
         [[pod("x", "team-a")], [*(pod(f"a-{n}", "team-a") for n in range(1000)), pod("b", "team-b")]]
