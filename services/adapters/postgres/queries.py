@@ -62,7 +62,7 @@ class PostgresStore(Listing, CallerStore):
         fresh = w.seen_at > sa.func.clock_timestamp() - datetime.timedelta(seconds=heartbeat_seconds_max)
         up = sa.and_(w.stopped_at.is_(None), fresh)
         workers = sa.select(sa.func.count()).select_from(t.workers).where(up)
-        works_from = sa.func.max(sa.literal_column(WORKS_FROM))
+        works_from = sa.func.max(sa.literal_column(WORKS_FROM, sa.Text))
         revision = sa.func.max(_schema.c.version_num)
         statement = sa.select(revision, workers.scalar_subquery(), works_from).select_from(_schema)
         return (await self._all(Pulse, statement, Pool.HEALTH))[0]
