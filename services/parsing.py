@@ -74,8 +74,8 @@ def dsn(text: str) -> str:
         known = False
     if not known:
         raise ValueError(
-            "postgresql://user:password@host:port/database is allowed; / : @ ? # % in a password are written "
-            "%2F %3A %40 %3F %23 %25"
+            "postgresql://user:password@host:port/database is allowed; / : @ ? # % and a blank in a password "
+            "are written %2F %3A %40 %3F %23 %25 %20"
         )
     _check_tls(dict(parse_qsl(parts.query)))
     return text

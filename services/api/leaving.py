@@ -73,5 +73,7 @@ async def _victims(store: Store, decision: Decision, past: Sequence[Decision]) -
     if not names:
         return ""
     more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    has = "have to" if decision.outcome is Outcome.NOMINATED else "had to"
+    has = (
+        "had to" if decision.outcome is not Outcome.NOMINATED else "has to" if len(names) == 1 else "have to"
+    )
     return f"For it {', '.join(names[:NAMED_MAX])}{more} {has} leave {before.node} (decision {before.id})."

@@ -256,7 +256,7 @@ async def _send(
     if first is None:
         raise CommandError("there is nothing in the input; write at least one manifest or event")
     told, accepted, duplicates, decided = Told(), 0, 0, list[dict[str, Any]]()
-    async with open_source(settings) as source:
+    async with open_source(settings, make=True) as source:
         quick = {} if waiting or await _missing_workers(source) else {"wait": QUICKLY, "until": "decided"}
         while first is not None:
             known = await told.before(source, first)

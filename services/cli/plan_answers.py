@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import msgspec
 
-from services.cli.output import Column, Json, on_terminal, print_json, print_table
+from services.cli.output import Column, Json, on_terminal, print_json, print_table, say
 from services.cli.tables import REASON
 from services.cli.terminal import echo
 from services.phrases import (
@@ -288,10 +288,10 @@ def _show(verdict: Verdict, attempt: Attempt) -> None:
     found = f"{len(verdict.feasible):,} of {plural(nodes_count, 'node')} feasible"
     if verdict.node is None or verdict.victims:
         held = f", held by {', '.join(verdict.held_by)}" if verdict.held_by else ""
-        echo(f"{verdict.pod}: {verdict.outcome.value}{held} ({found})")
+        say(f"{verdict.pod}: {verdict.outcome.value}{held} ({found})")
     else:
         on = f"{devices_in_words(verdict.devices)} of {verdict.node}" if verdict.devices else verdict.node
-        echo(f"{verdict.pod}: to {on}, score {verdict.scores[verdict.node]:.6g} ({found})")
+        say(f"{verdict.pod}: to {on}, score {verdict.scores[verdict.node]:.6g} ({found})")
     if verdict.gang:
         _say(gang_in_words(verdict.gang, _why(attempt.reasons_at_failure, attempt.nodes_count)))
     if verdict.feasible:

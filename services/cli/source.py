@@ -268,8 +268,11 @@ def _in_clear(url: str) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def open_source(settings: Settings) -> AsyncIterator[Source]:
-    """Open the API that the settings name, else that of the running instance, else one on the ledger."""
+async def open_source(settings: Settings, *, make: bool = False) -> AsyncIterator[Source]:
+    """Open the API that the settings name, else that of the running instance, else one on the ledger.
+
+    With ``make`` the embedded ledger may be a new one: who only asks would be told that there is nothing.
+    """
     from services import bootstrap
 
     url, key = settings.api_url, settings.api_key
@@ -287,7 +290,7 @@ async def open_source(settings: Settings) -> AsyncIterator[Source]:
             yield source
         return
     await reach_ledger(settings)
-    async with bootstrap.place(settings, make=True) as place:
+    async with bootstrap.place(settings, make=make) as place:
         if settings.postgres_dsn is None:
             await bootstrap.initialise(place, settings.shards)
         async with bootstrap.open_app(place, keys_required=False, local_user=local_user()) as app:

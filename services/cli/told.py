@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 OBJECTS_SHOWN_MAX = 100
 WAITING_SHOWN_MAX = 20
 _AT_ONCE = 8
-_PLACED = ("bound", "adopted", "resized", "returned", "released")
+_AS_SENT = ("bound", "adopted", "resized", "returned", "spared", "released")
+_LOSES_ITS_NODE = {"evicted": "has to leave its node", "orphaned": "lost its node"}
 
 
 def short_name(kind: str, namespace: str, name: str) -> str:
@@ -99,11 +100,12 @@ class Told:
 
 
 def print_waiting(decisions: Sequence[dict[str, Any]]) -> None:
-    """Print the pods that wait, with the reason."""
-    waits = [each for each in decisions if each["outcome"] not in _PLACED]
+    """Print the pods that wait, or that lose their node, with the reason."""
+    waits = [each for each in decisions if each["outcome"] not in _AS_SENT]
     for each in waits[:WAITING_SHOWN_MAX]:
         pod = each["pod"]
         why = each["reason"] or each["outcome"]
-        say(f"{short_name('pod', pod['namespace'], pod['name'])} waits: {why}")
+        fate = _LOSES_ITS_NODE.get(each["outcome"], "waits")
+        say(f"{short_name('pod', pod['namespace'], pod['name'])} {fate}: {why}")
     if len(waits) > WAITING_SHOWN_MAX:
         echo(f"and {len(waits) - WAITING_SHOWN_MAX:,} more wait; see `berth get pending`")

@@ -303,7 +303,7 @@ def test_each_object_has_a_line_and_a_preemption_names_both_pods(server_dir: Pat
         assert high[0] == "pod/shop/high created"
         assert high[1].startswith("pod/shop/high waits: n1 is promised, 1 pod to leave")
         assert "It has to leave for shop/high of priority 9 (decision 0-" in explained("low")
-        assert "For it shop/low have to leave n1 (decision 0-" in explained("high")
+        assert "For it shop/low has to leave n1 (decision 0-" in explained("high")
         gone = berth(server_dir, "delete", "pod", "low", "-n", "shop")
         assert gone.returncode == 0, gone.stderr
         eventually(lambda: "shop/high was placed on n1" in explained("high"))

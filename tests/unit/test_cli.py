@@ -526,7 +526,8 @@ def test_who_waits_while_workers_compile_is_told_how_many_are_up(monkeypatch: py
             return 503, b'{"checks": {"workers": "%s"}}' % starting.encode()
 
     @contextlib.asynccontextmanager
-    async def opened(_: object) -> AsyncIterator[Waited]:
+    async def opened(_: object, *, make: bool) -> AsyncIterator[Waited]:
+        assert make
         yield Waited()
 
     async def sent(*_: object, **__: object) -> dict[str, Any]:

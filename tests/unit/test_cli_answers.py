@@ -19,6 +19,7 @@ from services.cli import accesses, apply, source
 from services.cli.main import app
 from services.cli.options import CommandError
 from services.cli.source import in_process, send_events
+from services.cli.told import print_waiting
 from services.config import Settings
 
 FORBIDDEN = "the key ci may not send to team-b; it may send to team-a"
@@ -59,7 +60,7 @@ async def test_a_refused_object_is_named_and_what_went_before_is_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        source, "open_source", lambda settings: contextlib.aclosing(in_process(forbids_team_b))
+        source, "open_source", lambda settings, **_: contextlib.aclosing(in_process(forbids_team_b))
     )
     chunks = iter(
         [[pod("x", "team-a")], [*(pod(f"a-{n}", "team-a") for n in range(1000)), pod("b", "team-b")]]
@@ -152,3 +153,15 @@ def test_an_error_breaks_between_words_on_a_terminal(tmp_path: Path) -> None:
     assert text.startswith("error:")
     assert len(text.splitlines()) > 3
     assert long == []
+
+
+def test_a_pod_that_loses_its_node_is_not_said_to_wait(capsys: pytest.CaptureFixture[str]) -> None:
+    fates = ("unschedulable", "evicted", "orphaned", "spared", "bound")
+    print_waiting([
+        {"pod": {"namespace": "shop", "name": fate}, "outcome": fate, "reason": "why"} for fate in fates
+    ])  # fmt: skip
+    assert capsys.readouterr().out.splitlines() == [
+        "pod/shop/unschedulable waits: why",
+        "pod/shop/evicted has to leave its node: why",
+        "pod/shop/orphaned lost its node: why",
+    ]

@@ -22,6 +22,12 @@ READING = (
     "worker",
     "api",
     "simulate --from-log",
+    "get nodes",
+    "describe node a",
+    "explain pod a",
+    "accesses",
+    "deadletters list",
+    "delete pod a",
 )
 
 

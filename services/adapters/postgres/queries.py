@@ -20,7 +20,7 @@ from services.adapters.postgres import schema as t
 from services.adapters.postgres.access import CallerStore
 from services.adapters.postgres.engine import Pool
 from services.adapters.postgres.listing import Listing, template_of
-from services.adapters.postgres.revision import is_newer
+from services.adapters.postgres.revision import WORKS_FROM
 from services.adapters.postgres.rows import ResourceIds
 from services.adapters.postgres.sql_outbox import LEDGER_NAME
 from services.codec.attempts import unpack_attempt
@@ -38,7 +38,7 @@ from services.ports.store import (
     WorkerState,
 )
 
-_schema = sa.table("alembic_version", sa.column("version_num", sa.Text), sa.column("works_from", sa.Text))
+_schema = sa.table("alembic_version", sa.column("version_num", sa.Text))
 _decode_attempt = msgspec.json.Decoder(Attempt).decode
 
 
@@ -62,13 +62,10 @@ class PostgresStore(Listing, CallerStore):
         fresh = w.seen_at > sa.func.clock_timestamp() - datetime.timedelta(seconds=heartbeat_seconds_max)
         up = sa.and_(w.stopped_at.is_(None), fresh)
         workers = sa.select(sa.func.count()).select_from(t.workers).where(up)
-        revision = sa.select(sa.func.max(_schema.c.version_num))
-        statement = sa.select(revision.scalar_subquery(), workers.scalar_subquery())
-        pulse = (await self._all(Pulse, statement, Pool.HEALTH))[0]
-        if not is_newer(pulse.revision):
-            return pulse
-        said = sa.select(sa.null(), sa.literal(0), sa.func.max(_schema.c.works_from))
-        return pulse._replace(works_from=(await self._all(Pulse, said, Pool.HEALTH))[0].works_from)
+        works_from = sa.func.max(sa.literal_column(WORKS_FROM, sa.Text))
+        revision = sa.func.max(_schema.c.version_num)
+        statement = sa.select(revision, workers.scalar_subquery(), works_from).select_from(_schema)
+        return (await self._all(Pulse, statement, Pool.HEALTH))[0]
 
     async def counts(self) -> Counts:
         """Count what the metrics show. Only the count of pending pods is not cheap."""

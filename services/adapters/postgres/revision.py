@@ -10,9 +10,9 @@ from domain.model.errors import BerthError
 from services.adapters.postgres.connections import fresh
 
 _LOGGER = logging.getLogger(__name__)
-_REVISION = "SELECT max(version_num) FROM alembic_version"
-WORKS_FROM = "SELECT max(works_from) FROM alembic_version"
-"""Only asked of newer tables: older ones may not have the column."""
+WORKS_FROM = "to_jsonb(alembic_version) ->> 'works_from'"
+"""By name in the row: tables of before migration 0041, or of something else, lack the column."""
+_REVISION = f"SELECT max(version_num), max({WORKS_FROM}) FROM alembic_version"
 
 
 class Outdated(BerthError):
@@ -53,8 +53,9 @@ def why_not(at: str | None, works_from: str | None) -> str:
         return f"at {at}, not {known}; run `berth init`"
     if at == known or (works_from is not None and works_from <= known):
         return ""
-    needed = f"{works_from} at least" if works_from else "a newer one"
-    return f"at {at}, for versions of berth that know migration {needed}; this one knows {known}"
+    if works_from is None:
+        return f"at {at}, of a newer version of berth or of something else; this one knows {known}"
+    return f"at {at}, for versions of berth that know migration {works_from} at least; this one knows {known}"
 
 
 async def check_revision(dsn: str) -> None:
@@ -68,9 +69,8 @@ async def check_revision(dsn: str) -> None:
         They are newer, and not for this version.
     """
     async with fresh(dsn, "berth-start") as connection:
-        at = await connection.fetchval(_REVISION)
-        newer = is_newer(at)
-        works_from = await connection.fetchval(WORKS_FROM) if newer else None
+        at, works_from = await connection.fetchrow(_REVISION)
+    newer = is_newer(at)
     if why := why_not(at, works_from):
         raise (TooNew if newer else Outdated)(f"the tables of the database are {why}")
     if newer:
