@@ -209,9 +209,10 @@ def test_two_outages_with_too_short_a_time_between_them_are_one() -> None:
         await asyncio.sleep(12)
         before = team.held()
         for _ in range(10):
-            await team.cut(0.8, "abc")
+            await team.cut(0.9, "abc")
             await team.cut(0.4, "b")
-            await team.cut(1.3, "abc")
+            await team.cut(0.9, "abc")
+            await team.cut(0.7, "b")
             await asyncio.sleep(7.3)
             assert team.held() == before
 
