@@ -163,6 +163,7 @@ class GangPreemptingPlacer(PreemptingPlacer):
         left = gang.lacking_count - trial.found_count
         if left <= 0:  # it waits for its least resources, for which nobody has to leave
             return None
+        could = sum(map(len, missing.values()))  # who may still get a plan
         spent, claimed, promised = Spent(self._budgets), set(decided.claimed), list(decided.nominated)
         plans: dict[str, Planned] = {}
         held: list[tuple[GroupKey, Program, Planned]] = []
@@ -179,7 +180,8 @@ class GangPreemptingPlacer(PreemptingPlacer):
                 claimed.update(plan.victims)
                 promised.append(Counted(state.pods[key].pod_class, plan.node))
             left -= len(found)
-            if not left:
+            could -= len(keys)
+            if not left or left > could:  # enough have a plan, or too few will, whatever comes
                 break
         for each in held:
             self._hold_plan(*each, -1)
