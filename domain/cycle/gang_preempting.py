@@ -23,7 +23,7 @@ from domain.cycle.preemption import NO_VICTIMS, Decided, Planned, has_leaving
 from domain.cycle.preemption import Nominated as Counted
 from domain.cycle.program import Program
 from domain.cycle.promises import mates_of, urgency
-from domain.cycle.turns import plan_work
+from domain.cycle.turns import plan_work, trial_work
 from domain.model.limits import gang_members_max
 from domain.state.budgets import Budgets
 from domain.state.nominations import Nomination
@@ -123,8 +123,10 @@ class GangPreemptingPlacer(PreemptingPlacer):
             return None
         foreign = {victim for victim, by in outbid.items() if not self._state.is_own_promise(by)}
         domains, _ = self._domains_to_try(gang, members, freed)
+        work = trial_work(gang, self._state)
         for without in (shunned, ()) if shunned else (shunned,):
             for domain in domains:
+                self.work_left -= work  # all are looked at: a gang preempts in the best that will do
                 trial = self._try_gang(members, domain, _CHANGES)
                 if trial is None:
                     return None
