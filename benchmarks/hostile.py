@@ -187,6 +187,14 @@ def _spread(number: int, pod: Json) -> None:
     ]
 
 
+def _spread_over_all(number: int, pod: Json) -> None:
+    """Four constraints, each with a selector of its own that every pod matches."""
+    _spread(number, pod)
+    for i, each in enumerate(pod["spec"]["topologySpreadConstraints"]):
+        expression = {"key": "app", "operator": "NotIn", "values": [f"b{number}-{i}"]}
+        each["labelSelector"] = {"matchExpressions": [expression]}
+
+
 def _asks(cpu_milli: int, priority: int = 0) -> Callable[[int, Json], None]:
     def add(number: int, pod: Json) -> None:
         pod["spec"]["priority"] = priority
@@ -264,6 +272,7 @@ BURSTS: Mapping[str, Burst] = {
     "away": Burst("8 required terms over other pods", _zone, _required_away),
     "away-all": Burst("4 required terms, each of which means every pod", _zone, _away_from_all),
     "spread": Burst("4 spread constraints", _zone, _spread),
+    "spread-all": Burst("4 spread constraints, each of which counts every pod", _zone, _spread_over_all),
     "never": Burst("pods that fit no node", _nothing, _asks(30_000)),
     "storm": Burst("pods that preempt", _nothing, _storm, is_full=True),
     "storm-terms": Burst("pods that preempt, with 24 terms over pods", _zone, _storm_of_terms, is_full=True),

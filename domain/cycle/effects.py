@@ -36,7 +36,8 @@ class Effects:
         for anchor in anchors:
             self._anchored.setdefault(anchor, {})[number] = None
         for pod_class in self._index.classes_with(anchors):
-            self._weigh(pod_class, (number,), self.of(pod_class))
+            if (effects := self._of.get(pod_class)) is not None:  # else it is weighed when it is asked for
+                self._weigh(pod_class, (number,), effects)
         return len(anchors)
 
     def remove(self, number: int) -> None:

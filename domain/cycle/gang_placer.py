@@ -14,11 +14,11 @@ from domain.cycle.homes import Domain
 from domain.cycle.picked import part_of
 from domain.cycle.placer import Placer
 from domain.cycle.program import Program
-from domain.cycle.turns import trial_work
+from domain.cycle.turns import pairs_count, trial_work
 from domain.cycle.verdicts import Failure
 from domain.kernels import arrays as kernel
 from domain.model.devices import Ask
-from domain.model.limits import gang_domains_per_cycle_max, gang_members_max
+from domain.model.limits import gang_domains_per_cycle_max, gang_members_max, gang_pairs_max
 
 
 class Trial(NamedTuple):
@@ -65,7 +65,7 @@ class GangPlacer(Placer):
                 self._refuse_gang(gang, members, codes)
             return
         best: Domain | None = None
-        most, work = -1, trial_work(gang, self._state.table)
+        most, work = -1, trial_work(gang, self._state)
         for n, domain in enumerate(domains):
             self.work_left -= work if n else 0  # the first was paid when the gang was drawn
             trial = self._try_gang(members, domain)
@@ -115,7 +115,7 @@ class GangPlacer(Placer):
         fresh = known if freed is not None else [each for each in known if each not in gang.tried_in]
         anywhere: list[Domain | None] = [None] if gang.spec.is_preferred else []
         first = fresh[:gang_domains_per_cycle_max]
-        paid = 1 + max(0, self.work_left) // trial_work(gang, self._state.table)
+        paid = 1 + max(0, self.work_left) // trial_work(gang, self._state)
         if freed is None and len(first) > paid:
             return [*first[:paid]], False
         is_last = gang.spec.is_preferred or len(fresh) <= gang_domains_per_cycle_max
@@ -124,8 +124,13 @@ class GangPlacer(Placer):
     def _try_gang(self, members: Sequence[Tried], domain: Domain | None, changes: int = 2) -> Trial | None:
         """Let the kernel place members, in one domain alone if one is given. None: they differ too much.
 
+        They do where they need more programs than there is room for, or so many comparisons with the terms
+        and kinds of other pods that those would hold up everybody: a gang is tried whole, in one cycle.
         ``changes`` as of ``_run``.
         """
+        groups = {group.key: group for _, group in members}.values()
+        if pairs_count(groups, self._state.index, gang_pairs_max) > gang_pairs_max:
+            return None
         self._domain = domain
         tried, programs, end = self._compile(members, 0)
         self._domain = None

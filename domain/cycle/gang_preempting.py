@@ -23,7 +23,7 @@ from domain.cycle.preemption import NO_VICTIMS, Decided, Planned, has_leaving
 from domain.cycle.preemption import Nominated as Counted
 from domain.cycle.program import Program
 from domain.cycle.promises import mates_of, urgency
-from domain.cycle.turns import plan_work
+from domain.cycle.turns import plan_work, trial_work
 from domain.model.limits import gang_members_max
 from domain.state.budgets import Budgets
 from domain.state.nominations import Nomination
@@ -123,8 +123,10 @@ class GangPreemptingPlacer(PreemptingPlacer):
             return None
         foreign = {victim for victim, by in outbid.items() if not self._state.is_own_promise(by)}
         domains, _ = self._domains_to_try(gang, members, freed)
+        work = trial_work(gang, self._state)
         for without in (shunned, ()) if shunned else (shunned,):
             for domain in domains:
+                self.work_left -= work  # all are looked at: a gang preempts in the best that will do
                 trial = self._try_gang(members, domain, _CHANGES)
                 if trial is None:
                     return None
@@ -163,6 +165,7 @@ class GangPreemptingPlacer(PreemptingPlacer):
         left = gang.lacking_count - trial.found_count
         if left <= 0:  # it waits for its least resources, for which nobody has to leave
             return None
+        could = sum(map(len, missing.values()))  # who may still get a plan
         spent, claimed, promised = Spent(self._budgets), set(decided.claimed), list(decided.nominated)
         plans: dict[str, Planned] = {}
         held: list[tuple[GroupKey, Program, Planned]] = []
@@ -179,7 +182,8 @@ class GangPreemptingPlacer(PreemptingPlacer):
                 claimed.update(plan.victims)
                 promised.append(Counted(state.pods[key].pod_class, plan.node))
             left -= len(found)
-            if not left:
+            could -= len(keys)
+            if not left or left > could:  # enough have a plan, or too few will, whatever comes
                 break
         for each in held:
             self._hold_plan(*each, -1)

@@ -11,13 +11,15 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from domain.model.limits import signatures_cached_max
+from domain.model.anchors import anchors_of_selector, anchors_of_term
+from domain.model.limits import gang_pairs_max, signatures_cached_max
 from domain.model.marks import terms_of
 from domain.model.nodes import TAINT_EFFECTS
 from domain.model.pods import NodeSelectorTerm, PodTemplate
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
+from domain.state.pod_index import PodIndex
 from domain.state.table import NodeTable
 
 if TYPE_CHECKING:
@@ -38,7 +40,8 @@ _VALUES = 5
 _PLAN, _PLAN_NODES = 300, 1  # a plan of who could be evicted: so much, and for each node
 _PROMISED = 2  # and for each pod that has a node promised, or leaves for one that has
 _TERM_PROMISED = 7  # of a group, for each of its terms and pods with a node promised: do they match?
-_NEAR = 12  # of a group, for each different term of any pod that may mean its pods
+_NEAR = 5  # of a group, for each different term of any pod that may mean its pods
+_MET = 2  # of a group, for each of its terms and each class of pods that this may mean; a constraint has two
 
 Candidate = tuple[int, int, str, "Line"]
 """A pod that has a turn to come: minus its priority, its arrival, its key, and the line in which it waits."""
@@ -91,10 +94,37 @@ def pod_work(template: PodTemplate, plan: ProfilePlan, table: NodeTable) -> int:
     return _POD + variances + _terms_count(template) * nodes // _TERM_NODES
 
 
-def trial_work(gang: Gang, table: NodeTable) -> int:
+def trial_work(gang: Gang, state: ClusterState) -> int:
     """Return about how much work it is to try a gang in one more domain: each is asked about anew."""
-    templates = [group.template for group in gang.ready]
-    return sum(group_work(each, table) + static_work(each, table) for each in templates)
+    templates, table = [group.template for group in gang.ready], state.table
+    work = sum(group_work(each, table) + static_work(each, table) for each in templates)
+    return work + _NEAR * pairs_count(gang.ready, state.index, gang_pairs_max)
+
+
+def met_count(group: WaitingGroup, index: PodIndex) -> int:
+    """Return with how many classes of pods the terms and constraints of a group are compared."""
+    if group.pod_class is None:
+        return 0
+    template, here = group.template, (group.pod_class.namespace,)
+    met = sum(index.crowd(anchors_of_term(each.term)) for each in terms_of(template))
+    selectors = [each.selector for each in template.spread if each.selector is not None]
+    return met + 2 * sum(index.crowd(anchors_of_selector(here, each)) for each in selectors)
+
+
+def near_count(group: WaitingGroup, index: PodIndex) -> int:
+    """Return how many different terms of any pods may mean those of a group."""
+    known = group.pod_class
+    return 0 if known is None else len(index.terms_near(known.namespace, known.labels))
+
+
+def pairs_count(groups: Iterable[WaitingGroup], index: PodIndex, most: int) -> int:
+    """Return how many comparisons with other pods some groups take; counting ends beyond ``most``."""
+    pairs = 0
+    for group in groups:
+        pairs += near_count(group, index) + met_count(group, index)
+        if pairs > most:
+            break
+    return pairs
 
 
 def promised_work(template: PodTemplate, state: ClusterState) -> int:
@@ -156,10 +186,17 @@ class Works:
         if work is None:
             work = 0 if group.plan is None else group_work(group.template, self._table)
             self._of_group[_shape(group)] = work
-        if (met := group.pod_class) is not None:
-            work += _NEAR * len(self._state.index.terms_near(met.namespace, met.labels))
+        work += _NEAR * near_count(group, self._state.index)
         more = plan_work if group.owes_plan else promised_work
         return work + more(group.template, self._state)
+
+    def of_met(self, group: WaitingGroup) -> tuple[object, int]:
+        """Return what is equal where groups have the same counters, and the work of beginning these."""
+        template = group.template
+        if not (template.spread or template.pod_affinity or template.pod_anti_affinity):
+            return None, 0
+        counts = template.spread, template.pod_affinity, template.pod_anti_affinity
+        return (self.of_static(group)[0], counts), _MET * met_count(group, self._state.index)
 
     def of_static(self, group: WaitingGroup) -> tuple[bytes, int]:
         """Return what is equal where static plugins answer alike, and the work of asking them."""
@@ -259,7 +296,7 @@ class _Purse:
         self.used: dict[str, int] = {}
         self._works = works
         self._of_pod: dict[Line, int] = {}
-        self._paid: set[tuple[str, bytes]] = set()  # by namespace, signatures and what static plugins read
+        self._paid: set[tuple[str, object]] = set()  # by namespace: what is paid once
 
     def pay(self, line: Line) -> int:
         """Pay for one pod of a line; return what its namespace has had."""
@@ -277,8 +314,9 @@ class _Purse:
         if (namespace, group.signature) in self._paid:
             return 0
         self._paid.add((namespace, group.signature))
-        work, (static, of_static) = self._works.of_group(group), self._works.of_static(group)
-        if (namespace, static) not in self._paid:
-            self._paid.add((namespace, static))
-            work += of_static
+        work = self._works.of_group(group)
+        for shared, more in (self._works.of_static(group), self._works.of_met(group)):
+            if (namespace, shared) not in self._paid:
+                self._paid.add((namespace, shared))
+                work += more
         return work

@@ -102,6 +102,7 @@ batch_decisions_max = (
 cycle_work_max = 240_000  # in units of about a microsecond: see domain/cycle/turns.py
 cycle_pods_max = 4_000  # that one cycle tries
 gang_members_max = 10_000  # that wait at a time: they are tried in one cycle, and committed in one batch
+gang_pairs_max = 200_000  # of kinds of its pods and terms of others, and of its terms and kinds of others
 gang_domains_per_cycle_max = 16  # in which a gang is tried that has to be in one; others have their turn next
 
 # What is unpacked of the log's own batches. A batch of 1 MiB may hold a hundred times as much: equal pods do.

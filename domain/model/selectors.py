@@ -53,7 +53,10 @@ class LabelSelector(msgspec.Struct, frozen=True, cache_hash=True):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Say whether labels meet all requirements."""
-        return all(requirement.matches(labels) for requirement in self.requirements)
+        for requirement in self.requirements:  # noqa: SIM110  # a generator takes twice as long
+            if not requirement.matches(labels):
+                return False
+        return True
 
     def __str__(self) -> str:
         """Return the requirements as kubectl writes them; ``all`` where there are none."""

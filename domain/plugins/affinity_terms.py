@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from domain.model.errors import FieldError
@@ -51,16 +51,18 @@ def match_of(term: AffinityTerm) -> Match | None:
     )
 
 
-def terms_of_others(pod: Incoming) -> list[TermMark]:
-    """Return the distinct terms that mean a pod, of the pods that are placed or waiting.
+def terms_of_others(pod: Incoming, weight_of: Callable[[TermMark], int]) -> list[tuple[TermMark, int]]:
+    """Return the distinct terms that mean a pod, of the pods that are placed or waiting, with their weights.
 
+    Those of weight 0 are left out: whether they mean the pod is not asked, since very many may come near it.
     They look at the labels of the pod's Namespace object. Without one it has none, so ``NotIn`` matches.
     """
     labels_of_namespace = pod.pods.namespaces.get(pod.namespace, {})
     return [
-        mark
+        (mark, weight)
         for mark in pod.pods.terms_near(pod.namespace, pod.labels)
-        if (mark.term.selector is not None and mark.term.selector.matches(pod.labels))
+        if (weight := weight_of(mark))
+        and (mark.term.selector is not None and mark.term.selector.matches(pod.labels))
         and (
             pod.namespace in mark.term.namespaces
             or (

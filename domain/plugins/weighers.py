@@ -55,14 +55,12 @@ class Match(msgspec.Struct, frozen=True, kw_only=True):
     def matches(self, pod: SelectedPod, namespaces: NamespaceLabels) -> bool:
         """Say whether a pod is one of them."""
         return (
-            self._has_namespace(pod.namespace, namespaces)
+            (pod.namespace in self.namespaces or self._selects(pod.namespace, namespaces))
             and self.selector.matches(pod.labels)
             and self.controller_uid in ("", "" if pod.controller is None else pod.controller.uid)
         )
 
-    def _has_namespace(self, namespace: str, namespaces: NamespaceLabels) -> bool:
-        if namespace in self.namespaces:
-            return True
+    def _selects(self, namespace: str, namespaces: NamespaceLabels) -> bool:
         if self.namespace_selector is None:
             return False
         if self.namespace_selector.matches({}):
@@ -98,8 +96,12 @@ class Weigher(msgspec.Struct, frozen=True, cache_hash=True, dict=True):
         if pod.terminating and not self.with_terminating:
             return 0
         weight = 0
-        if self.matches:
-            weight = sum(w for all_of, w in self.matches if all(m.matches(pod, namespaces) for m in all_of))
+        for all_of, more in self.matches:  # no generators: this is asked of each class for each counter
+            for each in all_of:
+                if not each.matches(pod, namespaces):
+                    break
+            else:
+                weight += more
         if self.marks:
             weights, carried = self.weights, pod.marks
             # Without a step of Python for each: a pod may hold, and be asked for, hundreds of ports.

@@ -237,6 +237,15 @@ class PodIndex:
                 found.update(self._anchored.get(anchor, {}))
         return iter(found)
 
+    def crowd(self, anchors: Iterable[Hashable]) -> int:
+        """Return about how many classes have one of some anchors. Cost: O(anchors)."""
+        return sum(
+            len(self._classes)
+            if isinstance(anchor, tuple) and anchor[0] == EVERY
+            else len(self._anchored.get(anchor, ()))
+            for anchor in anchors
+        )
+
     def pods_with(self, mark: Mark) -> int:
         """Return how many pods with a mark exist, placed or waiting."""
         return sum(each.pods_count for each in self._anchored.get(mark, ()))

@@ -111,13 +111,13 @@ SPREAD_RULE, WEIGH, WATCH = spread_filter._rule, Weigher.weigh, PodIndex.watch
 BROKEN = {
     "the minimum is over the wrong domains": Broken(spread_filter, "counter_of", of_any_node),
     "a pod does not count itself": Broken(spread_filter, "_rule", without_itself),
-    "namespaces are ignored": Broken(Match, "_has_namespace", lambda *args: True),
+    "namespaces are ignored": Broken(Match, "_selects", lambda *args: True),
     "pods that are being deleted count for spread": Broken(Weigher, "weigh", with_everybody),
     "counters do not follow events": Broken(PodIndex, "count", untold),
     "labels tell no pods apart": Broken(PodIndex, "watch", never_told_apart),
     "selectors tell only later pods apart": Broken(PodIndex, "settle", lambda *args: []),
     "moved counters wake nobody": Broken(Queue, "wake_counted", never),
-    "terms of others are not looked at": Broken(affinity_filter, "terms_of_others", lambda pod: []),
+    "terms of others are not looked at": Broken(affinity_filter, "terms_of_others", lambda *args: []),
 }
 
 

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from domain.cycle import schedule
+from domain.cycle import gang_placer, schedule
 from tests.security import worst_second
 from tests.security.worst_second import (
     BYTES_MAX,
@@ -66,3 +66,28 @@ def test_a_second_that_would_keep_others_waiting_is_seen(monkeypatch: pytest.Mon
     assert [each.decided for each in found] == [True, True]
     assert found[0].work < found[1].work / 4
     assert found[0].calls < found[1].calls / 1.2
+
+
+def test_a_gang_whose_pods_are_all_compared_with_each_other_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is tried whole, and so would take the time of everybody: the cost grows with its square."""
+    part = Part(count=EVENTS - 1, cpu_milli=1, gang_pods=EVENTS - 1, away=8, selector=3)
+    monkeypatch.setattr(worst_second, "drawn", lambda _: Second((part,)))
+    found, codes = [], []
+    for most in (1 << 30, 1_000):
+        monkeypatch.setattr(gang_placer, "gang_pairs_max", most)
+        planner = prepared(NODES)
+        batch = planner.plan_batch(records_of(Second((part,)))[:-1])
+        codes.append(
+            {
+                code
+                for rows in batch.attempts
+                for code in rows.attempt.reasons_at_failure | rows.attempt.reasons
+            }
+        )
+        found.append(counted((0,)))
+    assert "gang-too-varied" not in codes[0]
+    assert "gang-too-varied" in codes[1]
+    assert [each.decided for each in found] == [True, True]
+    assert found[1].calls < found[0].calls / 4

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from domain.kernels import arrays as kernel
 from domain.model.marks import Carries
-from domain.model.selectors import AffinityTerm
+from domain.model.selectors import AffinityTerm, LabelSelector
 from domain.plugins.affinity_terms import match_of, read_arguments, terms_of_others, weighers_by_key
 from domain.plugins.base import Reason
 from domain.plugins.counting import CounterSpec, CountFilter, Incoming, Rule, selector_text
@@ -81,9 +81,9 @@ def _own_anti(pod: Incoming) -> list[Rule]:
 
 
 def _anti_of_others(pod: Incoming) -> list[Rule]:
-    marks = [mark for mark in terms_of_others(pod) if mark.kind == Carries.ANTI_AFFINITY]
-    weighers = weighers_by_key((), [(mark, 1) for mark in marks])
-    terms = [mark.term for mark in marks]
+    marks = terms_of_others(pod, lambda mark: mark.kind == Carries.ANTI_AFFINITY)
+    weighers = weighers_by_key((), marks)
+    terms = [mark.term for mark, _ in marks]
     # Who may look at this pod need not be allowed to see what pods of other namespaces ask for.
     of_its_own = [term for term in terms if term.namespaces == (pod.namespace,)]
     shown = of_its_own if len(of_its_own) == len(terms) else []
@@ -96,7 +96,12 @@ def _none_of(key: str, weigher: Weigher, terms: Iterable[AffinityTerm], reason: 
 
 def _text(key: str, terms: Iterable[AffinityTerm]) -> str:
     """Return the topology key and the selectors of its terms, where they are few: all pods may have some."""
-    selectors = {term.selector for term in terms if term.topology_key == key}
-    if not 0 < len(selectors) <= _SELECTORS_SHOWN_MAX:
+    selectors = set[LabelSelector | None]()
+    for term in terms:
+        if term.topology_key == key:
+            selectors.add(term.selector)
+        if len(selectors) > _SELECTORS_SHOWN_MAX:
+            return key
+    if not selectors:
         return key
     return f"{key} {' or '.join(sorted(selector_text(each) for each in selectors))}"

@@ -43,7 +43,7 @@ class InterPodAffinity(CountScore):
         own += [(each.term, -each.weight) for each in anti_preferred]
         if not own and self._args.ignores_preferred:
             return []
-        of_others = [(mark, w) for mark in terms_of_others(pod) if (w := self._weight(mark))]
+        of_others = terms_of_others(pod, self._weight)
         return [Value(CounterSpec(key, each)) for key, each in weighers_by_key(own, of_others).items()]
 
     def _weight(self, mark: TermMark) -> int:
