@@ -129,13 +129,13 @@ class Queue:
                     coming += [(came(key), key, None, key in line.fresh) for key in line.pods]
         coming.sort(key=itemgetter(0))
         self._line_of = before._line_of
-        for _, key, line, fresh in coming:
-            if line is None:
+        for _, key, whole, fresh in coming:
+            if whole is None:
                 self.add(pods[key].spec, pods[key].arrival, fresh=fresh)
                 continue
-            line.group = self._group_of(pods[key].spec)
-            line.group.lines[line.namespace] = line
-            self._changed[line] = None
+            whole.group = self._group_of(pods[key].spec)
+            whole.group.lines[whole.namespace] = whole
+            self._changed[whole] = None
 
     @property
     def keys(self) -> Collection[str]:
