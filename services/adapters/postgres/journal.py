@@ -121,7 +121,7 @@ DELETE FROM checkpoint_parts p USING oldest o WHERE p.shard = $1 AND (
 async def held_at(source: Connection, at: Checkpoint) -> AsyncIterator[dict[str, Any]]:
     """Hold the ledger's state of now for as long as the context is open; return its head (``read_head``).
 
-    Nobody waits for what is read of it: it is a snapshot.
+    No worker waits for what is read of it: it is a snapshot.
 
     Raises
     ------
