@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
-from operator import itemgetter
+from operator import itemgetter, lt
 from typing import TYPE_CHECKING
 
 from domain.cycle.turns import Candidate, Works
@@ -75,6 +75,21 @@ class Line:
         """Record that a pod has had its first attempt."""
         if self.fresh.pop(key, None) is not None and not self.fresh:
             self.fresh = {}  # an empty dict keeps the memory of all that it held
+
+    def restart(self, came: Callable[[str], tuple[int, int, str]]) -> str:
+        """Forget which turns it had, and bring its pods into the order in which they ``came``.
+
+        Returns the first of them. Those of one shard nearly always are in this order: no two have one
+        arrival, which only pods of different shards may.
+        """
+        arrivals = list(self.pods.values())
+        if not all(map(lt, arrivals, islice(arrivals, 1, None))):
+            self.pods = {key: self.pods[key] for key in sorted(self.pods, key=came)}
+        if self.fresh:
+            self.fresh = {key: arrival for key, arrival in self.pods.items() if key in self.fresh}
+        self.entry, self.is_sorted, self.most, self.lost_count = None, True, 0, 0
+        self.latest = next(reversed(self.pods.values()))
+        return next(iter(self.pods))
 
     def drawable(self) -> Iterator[tuple[str, int]]:
         """Yield the pods that have a turn to come, with their arrival, oldest first."""

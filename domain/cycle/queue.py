@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
 
 import msgspec
 import numpy as np
@@ -71,19 +72,8 @@ class Queue:
 
     def add(self, pod: PodSpec, arrival: int, *, fresh: bool, lost: bool = False) -> None:
         """Let a pod wait. One that is not fresh was tried before a restart; for ``lost`` see ``Line.put``."""
-        key, template = pod.key, pod.template
-        pod_class = self._state.pods[key].pod_class
-        number = 0 if pod_class is None else pod_class.number
-        if nodes := self._excluded.of(pod):
-            number = self._excluded.number(number, nodes)
-            template = msgspec.structs.replace(template, excluded=nodes)
-        group = self.groups.get((pod.signature, number))
-        if group is None:
-            plan = self._plans.get(template.profile)
-            group = WaitingGroup(pod.signature, template, plan, pod_class, number)
-            self.groups[group.key] = group
-            self.gangs.join(group)
-            self.signatures[pod.signature] += 1
+        key = pod.key
+        group = self._group_of(pod)
         namespace = pod.namespace
         line = group.lines.get(namespace)
         if line is None:
@@ -95,6 +85,62 @@ class Queue:
             self.gangs.changed[group.gang.key] = None
         if not fresh:
             self.wake_group(group)
+
+    def _group_of(self, pod: PodSpec) -> WaitingGroup:
+        """Return the group of a pod, a new one where none of its like waits."""
+        template, pod_class = pod.template, self._state.pods[pod.key].pod_class
+        number = 0 if pod_class is None else pod_class.number
+        if nodes := self._excluded.of(pod):
+            number = self._excluded.number(number, nodes)
+            template = msgspec.structs.replace(template, excluded=nodes)
+        group = self.groups.get((pod.signature, number))
+        if group is None:
+            plan = self._plans.get(template.profile)
+            group = WaitingGroup(pod.signature, template, plan, pod_class, number)
+            self.groups[group.key] = group
+            self.gangs.join(group)
+            self.signatures[pod.signature] += 1
+        return group
+
+    def take_over(self, before: Queue) -> None:
+        """Let all that waits in another queue wait here, as if it came anew in the order of a restart.
+
+        Nothing of the other queue is to be used behind it: a line of plain pods comes as a whole. Pods of
+        gangs, and those that go to fewer nodes than their like did, come one by one.
+
+        Cost: O(pods), some 50 ns each; O(log pods) more for those that come one by one.
+        """
+        pods = self._state.pods
+
+        def came(key: str) -> tuple[int, int, str]:
+            """Return by what the waiting pods of a ledger are ordered."""
+            entry = pods[key]
+            return entry.arrival, entry.shard, entry.spec.uid
+
+        split = {group.signature for group in before.groups.values() if group.key[1] < 0}
+        coming: list[tuple[tuple[int, int, str], str, Line | None, bool]] = []
+        for group in before.groups.values():
+            is_whole = group.gang is None and group.signature not in split
+            for line in group.lines.values():
+                if is_whole:
+                    first = line.restart(came)
+                    coming.append((came(first), first, line, False))
+                else:
+                    coming += [(came(key), key, None, key in line.fresh) for key in line.pods]
+        coming.sort(key=itemgetter(0))
+        self._line_of = before._line_of
+        for _, key, whole, fresh in coming:
+            if whole is None:
+                self.add(pods[key].spec, pods[key].arrival, fresh=fresh)
+                continue
+            whole.group = self._group_of(pods[key].spec)
+            whole.group.lines[whole.namespace] = whole
+            self._changed[whole] = None
+
+    @property
+    def keys(self) -> Collection[str]:
+        """The keys of all pods that wait for any node."""
+        return self._line_of.keys()
 
     def report_held(self, pod: PodSpec) -> None:
         """Have it said what holds a pod that came from another group, though it is not fresh."""

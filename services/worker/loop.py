@@ -79,6 +79,7 @@ class Loop:
     _commit: asyncio.Task[None] | None = None
     _answered: int = -1  # the batch of shard 0 with which the last call to rest came
     _rests_until: float = 0.0  # nothing is committed before the caller goes on, or this moment
+    _held: asyncio.Task[bool] | None = None  # nor before this has ended, as caller
 
     async def run(self) -> None:
         """Go on until cancelled."""
@@ -94,6 +95,9 @@ class Loop:
                     await self._rest()
                 await self._plan(await self._read(), self.intake.due)
         finally:
+            if self._held is not None:
+                self._held.cancel()
+                await asyncio.gather(self._held, return_exceptions=True)
             if self._commit is not None:
                 await asyncio.wait({self._commit}, timeout=STOP_SECONDS)
                 self._commit.cancel()
@@ -308,8 +312,8 @@ class Loop:
             self.checkpoints.put_off(self.planner.batch)
         began = now()
         is_heard = await self._wait_for_others(call, epochs, until)
-        if calls and is_heard:
-            await self.checkpoints.take(self._at(epochs), until)
+        if calls and is_heard:  # the next batch is planned while the state is being held
+            self._held = asyncio.create_task(self.checkpoints.take(self._at(epochs), until))
         elif calls:
             silent = sorted(set(range(self.planner.shards_count)) - epochs.keys())
             level = logging.WARNING if self.checkpoints.has_failed_twice else logging.INFO
@@ -352,6 +356,9 @@ class Loop:
 
     async def _until_caller_goes_on(self) -> None:
         """Hold the first batch behind a rest back: it is planned while the state of the ledger is held."""
+        if self._held is not None:
+            await asyncio.shield(self._held)
+            self._held = None
         while self._rests_caller() and asyncio.get_running_loop().time() < self._rests_until:
             self.progress.step()
             with contextlib.suppress(Unavailable):

@@ -264,9 +264,8 @@ class Planner:
         self._recent.take_back(lost)
         if self._is_renewed:
             self.book.reasons_known.clear()
-            pods = self.scheduler.state.pods
-            for pod in self.scheduler.renew():
-                self.book.reasons_known.setdefault(pod.signature, {})[pods[pod.key].shard] = {}
+            for signature, shard in self.scheduler.renew():
+                self.book.reasons_known.setdefault(signature, {})[shard] = {}
         builder = BatchBuilder(self.scheduler, self.book, self._now_ms)
         while self._untold:
             builder.take(self._untold.pop(0), None, 0)

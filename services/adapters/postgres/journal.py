@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
@@ -119,15 +120,16 @@ DELETE FROM checkpoint_parts p USING oldest o WHERE p.shard = $1 AND (
 """
 
 
-async def write_checkpoint(
-    source: Connection, to: Connection, at: Checkpoint, kept: int, held: Callable[[], None]
-) -> None:
-    """See ``Ledger.write_checkpoint``. Each part is a step of about 20 ms; it is packed in a thread.
+@contextlib.asynccontextmanager
+async def held_at(source: Connection, at: Checkpoint) -> AsyncIterator[dict[str, Any]]:
+    """Hold the ledger's state of now for as long as the context is open; return its head (``read_head``).
+
+    No worker waits for what is read of it: it is a snapshot.
 
     Raises
     ------
     Fenced
-        The ledger has left that batch, or another worker has taken over and writes checkpoints.
+        The ledger has left the batch of the checkpoint.
     """
     async with source.transaction(isolation="repeatable_read", readonly=True):
         owned = sorted(at.start.leases)
@@ -135,16 +137,28 @@ async def write_checkpoint(
         head = await read_head(source, owned)
         if epochs != at.start.leases or not at.offsets.items() <= head["offsets"].items():
             raise Fenced(f"the ledger has left batch {at.batch}")
-        held()
-        key = at.shard, at.batch
-        await to.execute(_DROP, *key)
-        parts_count = bytes_count = 0
-        for kind, rows in read_parts(source, owned):
-            async for chunk in _chunks(rows):
-                body = await asyncio.to_thread(pack_rows, chunk)
-                await _add_part(to, *key, parts_count, kind, body)
-                parts_count += 1
-                bytes_count += len(body)
+        yield head
+
+
+async def write_checkpoint(
+    source: Connection, to: Connection, at: Checkpoint, kept: int, head: dict[str, Any]
+) -> None:
+    """Write what ``source`` holds. Each part is a step of about 20 ms; it is packed in a thread.
+
+    Raises
+    ------
+    Fenced
+        Another worker has taken over and writes checkpoints.
+    """
+    key = at.shard, at.batch
+    await to.execute(_DROP, *key)
+    parts_count = bytes_count = 0
+    for kind, rows in read_parts(source, sorted(at.start.leases)):
+        async for chunk in _chunks(rows):
+            body = await asyncio.to_thread(pack_rows, chunk)
+            await _add_part(to, *key, parts_count, kind, body)
+            parts_count += 1
+            bytes_count += len(body)
     start, told = json_text(at.start), pack_head(**head)
     async with to.transaction():
         await to.execute(_ALONE)

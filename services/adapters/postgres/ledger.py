@@ -243,12 +243,15 @@ class PostgresLedger:
             return await inbox.read(connection, waiting, rows_max)
 
     async def write_checkpoint(self, at: Checkpoint, kept: int, held: Callable[[], None]) -> None:
-        """See ``Ledger.write_checkpoint``: one connection reads a snapshot, another one writes."""
-        async with (
-            fresh(self._dsn, "berth-snapshot", BULK) as source,
-            fresh(self._dsn, "berth-checkpoint") as to,
-        ):
-            await journal.write_checkpoint(source, to, at, kept, held)
+        """See ``Ledger.write_checkpoint``: one connection reads a snapshot, another one writes.
+
+        Workers rest until it is held, so the other one is opened behind that.
+        """
+        source = fresh(self._dsn, "berth-snapshot", BULK)
+        async with source as reading, journal.held_at(reading, at) as head:
+            held()
+            async with fresh(self._dsn, "berth-checkpoint") as to:
+                await journal.write_checkpoint(reading, to, at, kept, head)
 
     async def resolve(self, batch: CommitBatch) -> Committed | NotCommitted:
         """See ``Ledger.resolve``; ``Unavailable`` when a transaction in flight outlasts the patience."""
