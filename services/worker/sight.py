@@ -25,28 +25,25 @@ class Sight:
         self._gap_seconds_max = lease_seconds - renewal_seconds
         self._patience_seconds = lease_seconds + returning_seconds
         self._since = self._last = -math.inf
-        self._answers_from = self._away_from = -math.inf  # of the answers since an outage; of that outage
         self._is_writable = True
 
     def failed(self) -> None:
         """Note that the ledger did not answer. It counts as away until it takes a write again."""
-        if self._is_writable and self._last - self._answers_from >= returning_seconds:
-            self._away_from = self._last  # else the outage before this one was not over for all
         self._is_writable = False
 
     def answered(self, *, is_write: bool) -> bool:
-        """Note an answer; return whether the ledger had been away before it."""
-        now, before, answers_from = asyncio.get_running_loop().time(), self._last, self._last
-        if not self._is_writable:
-            if not is_write:
-                return False
-            self._is_writable, self._answers_from = True, now
-            answers_from = self._away_from
-        self._last = now
-        if now - answers_from <= self._gap_seconds_max:
+        """Note an answer; return whether the ledger had been away before it.
+
+        However short that was: a call of another worker that began meanwhile may still hang.
+        """
+        if not (self._is_writable or is_write):
             return False
-        self._since = now
-        return before > -math.inf
+        now, before = asyncio.get_running_loop().time(), self._last
+        was_away = not self._is_writable or now - before > self._gap_seconds_max
+        self._is_writable, self._last = True, now
+        if was_away:
+            self._since = now
+        return was_away and before > -math.inf
 
     @property
     def is_clear(self) -> bool:
