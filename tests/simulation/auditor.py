@@ -163,6 +163,9 @@ class Auditor:
         number = self._commits_by[writer]
         for guard in batch.guards:
             row = self._database.claims.get(guard.key)
+            if guard.drops and row is None:  # whoever needs the key again begins it anew, whoever raised it
+                for known in [known for known in self._raised_by if known[1] == guard.key]:
+                    del self._raised_by[known]
             at, version = self._raised_by.get((writer, guard.key), (number, 0))
             if row is None or row.version < version:  # it was dropped meanwhile
                 self._raised_by.pop((writer, guard.key), None)
