@@ -210,7 +210,7 @@ class Loop:
         try:
             part, latest, faults = await self._through(partial(begin, *of, drain=self.drain))
         except Fenced:  # another worker took some of them meanwhile; nothing of them is in memory yet
-            await self.follower.resume(known)
+            await self.follower.read_again(self.planner.followed)
             await self._let_go(shards)
             return
         if known != (found := {shard: part.offsets[shard, BATCHES, 0] for shard in shards}):
@@ -318,6 +318,7 @@ class Loop:
             silent = sorted(set(range(self.planner.shards_count)) - epochs.keys())
             level = logging.WARNING if self.checkpoints.has_failed_twice else logging.INFO
             _LOGGER.log(level, "no checkpoint after batch %d: shards %s did not rest in time", call, silent)
+        self.planner.guarding.settle(self._losers.take_raised())  # before what others did behind it
         await self.think(self.planner.rest, self.follower.take_until(0, call))
         self._rests_until = 0.0 if calls else until
         _LOGGER.info("rested for %.3f s after batch %d of shard 0", now() - began, call)
