@@ -10,7 +10,7 @@ from domain.manifests.profile import profile_to_spec
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.state.cluster import ClusterState
 from services.adapters.batches import shard_advances
-from services.ports.guards import Guard
+from services.ports.guards import Guard, raised_keys
 from services.ports.inbox import home_of, inbox_topic
 from services.ports.ledger import CommitBatch, NodeClaim, ProfileRow
 from services.ports.log import (
@@ -111,7 +111,7 @@ class Auditor:
         """Check what must hold after every transaction."""
         self.conflicts += len(lost_nodes)
         self._judge_doubt(batch, lost_nodes)
-        self._judge_guards(batch)
+        self._judge_guards(batch, lost_nodes)
         for s in shard_advances(batch):
             epoch = self._database.shards[s.shard].epoch
             holder = self._database.worker_leases[s.shard].holder
@@ -156,7 +156,7 @@ class Auditor:
         if lost_nodes:
             self._lost_by[writer] = set(lost_nodes)
 
-    def _judge_guards(self, batch: CommitBatch) -> None:
+    def _judge_guards(self, batch: CommitBatch, lost_nodes: Set[int]) -> None:
         """A worker that raised a key knows it by its second batch behind that one."""
         writer = self._database.writer
         self._commits_by[writer] += 1
@@ -172,7 +172,7 @@ class Auditor:
             elif number - at >= 2 and guard.version_seen >= 0:
                 what = f"{guard} has not seen version {version}, which its own worker gave the key"
                 self.require(guard.version_seen >= version, Invariant.BLIND_GUARD, what)
-            if guard.raises and row is not None:
+            if row is not None and raised_keys([guard], lost_nodes):
                 self._raised_by[writer, guard.key] = number, row.version
 
     # ------------------------------------------------------------------------------------------ the end
