@@ -220,17 +220,35 @@ class GroupSlots:
         return program
 
     def passing(self, group: WaitingGroup, rows: np.ndarray) -> np.ndarray:
-        """Return which of some rows the static filters are not known to refuse to a group."""
+        """Return which of some rows the static filters do not refuse to a group.
+
+        The answer is the same whether the group's program is kept or not: a replay may keep others.
+        """
+        plan = group.plan
+        assert plan is not None
         program = self._programs.get(group.key)
-        if program is None or program.plan is not group.plan or program.static.key not in self._in_arrays:
-            return rows
+        if program is None or program.plan is not plan or program.static.key not in self._in_arrays:
+            return np.asarray(rows[self._passes(group.template, plan, rows)])
         table, static = self._state.table, program.static
         changed = table.respec_generation[rows] > static.generation
-        if program.plan.reads_usage:
+        if plan.reads_usage:
             changed |= table.usage_generation[rows] > static.generation
         if len(moved := rows[~changed & (table.spec_generation[rows] > static.generation)]):
             self._evaluate_static(program, moved)  # their nodes are what they were
-        return np.asarray(rows[changed | (self.groups.static_code[static.index, rows] == 0)])
+        passes = self.groups.static_code[static.index, rows] == 0
+        if changed.any():
+            passes[changed] = self._passes(group.template, plan, rows[changed])
+        return np.asarray(rows[passes])
+
+    def _passes(self, template: PodTemplate, plan: ProfilePlan, rows: np.ndarray) -> np.ndarray:
+        """Return bool[len(rows)]: which rows no static filter refuses, asked anew."""
+        passes = np.ones(len(rows), dtype=np.bool_)
+        for _, plugin in plan.static_filters:
+            if (refused := plugin.refuse(template, self._view, rows)) is not None:
+                passes &= refused == 0
+            if (named := plugin.named(template, self._view, rows)) is not None:
+                passes &= named
+        return passes
 
     def _has_other_images(self, program: Program) -> bool:
         """Say whether nodes got or lost an image so that the program belongs to another static part."""
