@@ -220,24 +220,25 @@ class GroupSlots:
         return program
 
     def passing(self, group: WaitingGroup, rows: np.ndarray) -> np.ndarray:
-        """Return which of some rows the static filters do not refuse to a group.
+        """Return which of some rows changed since a group's last attempt, or pass its static filters.
 
         The answer is the same whether the group's program is kept or not: a replay may keep others.
         """
-        plan = group.plan
+        plan, table = group.plan, self._state.table
         assert plan is not None
+        since = -1 if group.attempt is None else group.attempt.generation
+        passes = table.respec_generation[rows] > since
+        if plan.reads_usage:
+            passes |= table.usage_generation[rows] > since
+        unchanged = rows[~passes]
         program = self._programs.get(group.key)
         if program is None or program.plan is not plan or program.static.key not in self._in_arrays:
-            return np.asarray(rows[self._passes(group.template, plan, rows)])
-        table, static = self._state.table, program.static
-        changed = table.respec_generation[rows] > static.generation
-        if plan.reads_usage:
-            changed |= table.usage_generation[rows] > static.generation
-        if len(moved := rows[~changed & (table.spec_generation[rows] > static.generation)]):
-            self._evaluate_static(program, moved)  # their nodes are what they were
-        passes = self.groups.static_code[static.index, rows] == 0
-        if changed.any():
-            passes[changed] = self._passes(group.template, plan, rows[changed])
+            passes[~passes] = self._passes(group.template, plan, unchanged)
+        else:
+            static = program.static
+            if len(moved := unchanged[table.spec_generation[unchanged] > static.generation]):
+                self._evaluate_static(program, moved)
+            passes[~passes] = self.groups.static_code[static.index, unchanged] == 0
         return np.asarray(rows[passes])
 
     def _passes(self, template: PodTemplate, plan: ProfilePlan, rows: np.ndarray) -> np.ndarray:

@@ -117,17 +117,21 @@ def test_an_event_that_gives_no_room_costs_no_attempt(scheduler: Scheduler, even
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
-def test_room_on_a_node_that_the_group_may_not_use_costs_no_attempt(
+def test_room_on_a_node_that_the_group_may_not_use_costs_one_attempt_and_no_more(
     scheduler: Scheduler, is_kept: bool
 ) -> None:
     """Whether the group's program is still kept: a replay may keep others, and must try the same groups."""
     run(scheduler, NodeUpserted(node("a", cpu=0)), PodUpserted(pod("p", IN_ZONE_A)))
     if not is_kept:
         scheduler._slots.forget()
-    assert run(scheduler, NodeUpserted(node("b"))).attempts == []
+    result = run(scheduler, NodeUpserted(node("b")), PodUpserted(pod("other", template(10), on="b")))
+    assert [(a.pods_count, a.bound_count) for a in result.attempts] == [(1, 0)]
+    assert result.verdicts == []
     assert not scheduler.has_work
-    (attempt,) = run(scheduler, NodeUpserted(node("c", labels={"zone": "a"}))).attempts
-    assert attempt.bound_count == 1
+    assert run(scheduler).attempts == []
+    if not is_kept:
+        scheduler._slots.forget()
+    assert run(scheduler, PodDeleted("default", "other")).attempts == []
 
 
 def test_room_taken_in_the_same_batch_wakes_nobody(scheduler: Scheduler) -> None:
