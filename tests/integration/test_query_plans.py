@@ -409,6 +409,8 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
 
 ON_SMALL_TABLES = {
     "pulse",
+    "owners",
+    "workers",
     "shards",
     "offsets",
     "template",

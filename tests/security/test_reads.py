@@ -473,7 +473,8 @@ async def test_every_list_ends_by_its_bytes_and_goes_on(
         at: str | None = ""
         while at is not None:
             page = (await world.client.get(f"{path}?limit=1000" + (f"&cursor={at}" if at else ""))).json()
-            assert len(page["items"]) == 1 or path == "/v1/profiles", "the built-in ones are no rows"
+            # Built-in profiles are no rows, and those of owners are a few numbers and a worker's name.
+            assert len(page["items"]) == 1 or path in ("/v1/profiles", "/v1/owners")
             items += page["items"]
             at = page["next"]
         assert items == whole[path]

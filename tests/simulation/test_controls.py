@@ -579,7 +579,7 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
 
 SHOWN_BY = {
     "guards off": 24,
-    "losers apart": 17,
+    "losers apart": 74,
     "parts of gangs lose": 5,
     "fence off": 4,
     "phantom decision": 4,
