@@ -22,6 +22,7 @@ _AWAITED = {
     "services/api/audit.py": "by all who ask for the audit",
     "services/api/disconnect.py": "by the request",
     "services/background.py": "this is the one place",
+    "services/cli/reaching.py": "by the question whether any server answers, which ends them all",
     "services/processes.py": "by the process, which ends with it",
     "services/serving.py": "the server itself, by serve_http",
     "services/topics.py": "by until_first",
