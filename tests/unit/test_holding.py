@@ -157,6 +157,14 @@ class _Team:
 
         self.keeping[name] = self.loop.create_task(work())
 
+    async def start_all(self, names: str) -> dict[str, list[int]]:
+        """Let workers begin one after another, and return what each holds when all have their share."""
+        for name in names:
+            self.start(name)
+            await asyncio.sleep(0.13)
+        await asyncio.sleep(12)
+        return self.held()
+
     async def cut(self, seconds: float, names: str) -> None:
         """Keep some from the ledger for a while."""
         for name in names:
@@ -182,11 +190,7 @@ def test_after_an_outage_all_have_the_shards_that_they_had(seconds: float) -> No
     team = _Team(6, "abc")
 
     async def day() -> None:
-        for name in "abc":
-            team.start(name)
-            await asyncio.sleep(0.13)
-        await asyncio.sleep(12)
-        before = team.held()
+        before = await team.start_all("abc")
         assert sorted(map(len, before.values())) == [2, 2, 2]
         epochs = {shard: row.epoch for shard, row in team.database.worker_leases.items()}
         for _ in range(10):
@@ -203,11 +207,7 @@ def test_two_outages_with_too_short_a_time_between_them_are_one() -> None:
     team = _Team(6, "abc")
 
     async def day() -> None:
-        for name in "abc":
-            team.start(name)
-            await asyncio.sleep(0.13)
-        await asyncio.sleep(12)
-        before = team.held()
+        before = await team.start_all("abc")
         for _ in range(10):
             await team.cut(0.9, "abc")
             await team.cut(0.4, "b")
