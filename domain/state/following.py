@@ -98,8 +98,9 @@ class Following:
             entry.spec, entry.resource_version = event.spec, event.spec.resource_version
             entry.spec_count = event.spec_count
             self._occupancy.number(entry, event.ordinal)
-            if was_there and (event.deleted or event.was_gone):
-                self._occupancy.hide(entry)
+            if event.deleted or event.was_gone:  # also where it came since: it may have been measured before
+                if was_there:
+                    self._occupancy.hide(entry)
                 if self._usage.forget(event.name) and USAGE_SHARD in self._occupancy.own:
                     yield NodeMeasured(event.name)
             if not event.deleted:

@@ -22,14 +22,7 @@ def test_a_day_of_crashes_is_planned_again_with_the_same_bytes(seed: int) -> Non
     compare(lived(seed))
 
 
-_STALE_MEASUREMENT = pytest.mark.xfail(
-    strict=True,
-    reason="A measurement of a node that another worker deleted just before it stays with the workers that "
-    "only follow, and not in the ledger: one that begins anew lacks it. Mend it, and take this mark away.",
-)
-
-
-@pytest.mark.parametrize("seed", [pytest.param(0, marks=_STALE_MEASUREMENT), *some(range(10))[1:]])
+@pytest.mark.parametrize("seed", some(range(10)))
 def test_so_is_a_day_with_preemption(seed: int) -> None:
     compare(lived(seed, preempts=True))
 

@@ -324,6 +324,17 @@ def bound(scheduler: Scheduler) -> list[str]:
     return [v.pod.name for v in scheduler.cycle().verdicts if isinstance(v, Placement)]
 
 
+@pytest.mark.parametrize("was_gone", [False, True])
+def test_what_was_measured_of_a_node_before_it_was_known_ends_as_it_comes_and_goes(
+    state: ClusterState, was_gone: bool
+) -> None:
+    """It came and went in one batch of another worker, whose own state forgot the measurement."""
+    state.apply(NodeUsed(NodeUsage(node="n", at_ms=5, percent={"cpu": 50.0})))
+    told = msgspec.structs.replace(seen(node("n"), changes=2, deleted=not was_gone), was_gone=was_gone)
+    assert state.apply(told) == (NodeMeasured("n"),)
+    assert (state.usage.known(), state.usage.unknown) == ({}, set())
+
+
 def test_room_that_another_made_wakes_who_waits() -> None:
     scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
     scheduler.own([OWN], 3)
