@@ -9,6 +9,7 @@ import msgspec
 from domain.model.config import ConfigObject
 from domain.model.pods import PodSpec
 from domain.model.profiles import ProfileRevision
+from domain.model.usage import NodeUsage
 from domain.state.nominations import Nomination
 
 
@@ -164,10 +165,15 @@ class Refused(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeMeasured(msgspec.Struct, frozen=True, gc=False):
-    """A node's measured usage changed, or was dropped. ``newer``: the measurement is the latest so far."""
+    """A node's measured usage changed, or was dropped. ``newer``: the measurement is the latest so far.
+
+    ``usage`` is the measurement as it was folded, for those who fold it elsewhere, where the node may have
+    another capacity by then; None where it was dropped.
+    """
 
     name: str
     newer: bool = False
+    usage: NodeUsage | None = None
 
 
 class PodResolved(msgspec.Struct, frozen=True, gc=False):

@@ -203,6 +203,7 @@ class UsageWindows:
     def fold(self, usage: NodeUsage, spec: NodeSpec | None) -> NodeMeasured | Refused | Skipped:
         """Take one measurement of a node, whose spec is None while it is not known.
 
+        One that was folded elsewhere is taken as it was there, whatever is known of the node here.
         Cost: O(samples in the window).
         """
         percent = _as_percent(usage, spec)
@@ -210,7 +211,8 @@ class UsageWindows:
             return percent
         window = self.windows.get(usage.node)
         if window is None:
-            if spec is None and len(self.unknown) >= unknown_nodes_measured_max:
+            is_first = not usage.window_seconds
+            if is_first and spec is None and len(self.unknown) >= unknown_nodes_measured_max:
                 message = (
                     f"{usage.node!r} is not known, as {unknown_nodes_measured_max} measured nodes are not"
                 )
@@ -220,11 +222,13 @@ class UsageWindows:
         if len(names) > usage_resources_max:
             message = f"brings more resources than a node may have measured ({usage_resources_max}"
             return Refused("object", f"{message}, usage_resources_max)")
-        seconds = (0 if spec is None else spec.usage_window_seconds) or self._window_seconds
+        asked = 0 if spec is None else spec.usage_window_seconds
+        seconds = usage.window_seconds or asked or self._window_seconds
         newer = usage.at_ms > window.at_ms
         window.fold(usage.at_ms, percent, usage.window, seconds * 1000)
         self._keep(usage.node, window, known=spec is not None)
-        return NodeMeasured(usage.node, newer)
+        folded = msgspec.structs.replace(usage, percent=percent, used={}, window_seconds=seconds)
+        return NodeMeasured(usage.node, newer, folded)
 
     def _keep(self, node: str, window: NodeWindow, *, known: bool) -> None:
         self.windows[node] = window

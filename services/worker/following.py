@@ -9,6 +9,7 @@ import msgspec
 
 from domain.model.events import Event, NodeUsed, ProfileEvent
 from domain.model.pods import NO_LIFE, PodSpec
+from domain.model.usage import NodeUsage
 from domain.state.changes import (
     Change,
     ConfigChanged,
@@ -44,6 +45,14 @@ SAID_MAX = 10
 def is_news(changes: Sequence[Change]) -> bool:
     """Say whether an event changed anything, so that others have to fold it who do not read it."""
     return not all(isinstance(each, Skipped | Refused) for each in changes)
+
+
+def as_folded(event: FeedEvent, changes: Sequence[Change]) -> FeedEvent:
+    """Return an event as others fold it: a measurement in percent of what its node had here."""
+    match changes:
+        case [NodeMeasured(usage=NodeUsage() as usage)]:
+            return NodeUsed(usage)
+    return event
 
 
 def without_measured(events: list[tuple[int, FeedEvent]], node: str) -> list[tuple[int, FeedEvent]]:

@@ -28,7 +28,14 @@ from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, TICKS_TOPIC, Record, To
 from services.worker.ahead import Ahead, changes_plans, is_of_use
 from services.worker.batch import BatchBuilder
 from services.worker.book import Book
-from services.worker.following import events_of, gone_of, is_news, take_followed, without_measured
+from services.worker.following import (
+    as_folded,
+    events_of,
+    gone_of,
+    is_news,
+    take_followed,
+    without_measured,
+)
 from services.worker.forwarding import WAIT, Forwarding, is_member
 from services.worker.guarding import Guarding
 from services.worker.recent import Recent
@@ -364,7 +371,7 @@ class Planner:
                 for change in changes:
                     builder.take(change, read, shard)
                 if topic != PODS_TOPIC and isinstance(event, FeedEvent) and is_news(changes):
-                    shared.append((len(builder.opened), event))
+                    shared.append((len(builder.opened), as_folded(event, changes)))
                 elif shared and isinstance(event, NodeDeleted):
                     shared = without_measured(shared, event.name)
             if configures:

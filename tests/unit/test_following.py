@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import ANY
 
 import msgspec
 import pytest
@@ -38,15 +39,17 @@ from domain.state.followed import (
     VersionsFollowed,
 )
 from domain.state.steps import Owned, Written
+from services.codec.feed import unpack_event
 from services.ports.journal import Feed, Followed
 from services.worker.batch import BatchBuilder
 from services.worker.book import Book
-from services.worker.following import SAID_MAX, take_followed
+from services.worker.following import SAID_MAX, as_folded, take_followed
 from tests.property.site import Site
 from tests.values import node, pod, template
 
 OWN, FOREIGN, THIRD = 0, 1, 2
 BIG = template(3_000, priority=5)
+SHORT = msgspec.structs.replace(node("n"), usage_window_seconds=60)
 
 
 @pytest.fixture
@@ -333,6 +336,22 @@ def test_what_was_measured_of_a_node_before_it_was_known_ends_as_it_comes_and_go
     told = msgspec.structs.replace(seen(node("n"), changes=2, deleted=not was_gone), was_gone=was_gone)
     assert state.apply(told) == (NodeMeasured("n"),)
     assert (state.usage.known(), state.usage.unknown) == ({}, set())
+
+
+@pytest.mark.parametrize("known", [None, node("n", 8_000), SHORT])
+def test_who_follows_a_measurement_has_it_as_its_owner_folded_it(known: NodeSpec | None) -> None:
+    """Here the node has another size or window by then, or is not known at all."""
+    owner, follower = ClusterState(seed=7), ClusterState(seed=7)
+    owner.apply(seen(node("n", 4_000)))
+    if known is not None:
+        follower.apply(seen(known))
+    for at_ms in (5, 100_000):
+        event = NodeUsed(NodeUsage(node="n", at_ms=at_ms, used={"cpu": 2_000}))
+        told = as_folded(event, owner.apply(event))
+        assert isinstance(told, NodeUsed)
+        follower.apply(unpack_event("NodeUsed", msgspec.msgpack.encode(told)))
+    assert follower.usage.known() == owner.usage.known() != {}
+    assert follower.usage.measured == owner.usage.measured == {"n": {"cpu": ANY}}
 
 
 def test_room_that_another_made_wakes_who_waits() -> None:
