@@ -1,8 +1,8 @@
 """Hostile bursts: what one producer can send to keep the scheduler busy, and how long another's pod waits.
 
 Run it with ``python -m benchmarks.hostile [name ...]``: decode, fold and plan in this process, without any
-server, for as many batches as it takes until the ordinary pod behind the burst is decided. With ``--work`` it
-compares instead what a cycle is estimated to take with what it takes: the coefficients of
+server, what a team sends within the rates of its key, and pods of another team. With ``--work`` it compares
+instead what a cycle is estimated to take with what it takes: the coefficients of
 ``domain/cycle/turns.py`` come from that.
 """
 
@@ -11,8 +11,10 @@ from __future__ import annotations
 import argparse
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import attrgetter
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter, itemgetter
+from random import Random
 from typing import Any, NamedTuple
 
 import orjson
@@ -27,6 +29,9 @@ from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPI
 from services.worker.planner import Planner
 
 ORDINARY = "ordinary/pod"
+EVENTS_PER_SECOND, BYTES_PER_SECOND = 500, 5_000_000
+"""The rates of a key, as ``docs/security.md`` makes one."""
+ORDINARY_PER_SECOND = 20
 _HOSTILE = "hostile"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -350,7 +355,7 @@ def new_planner(*, preempts: bool = False, stopwatch: Callable[[], int] = lambda
     return planner
 
 
-def cut(waiting: Sequence[Record]) -> Iterator[list[Record]]:
+def cut(waiting: Iterable[Record]) -> Iterator[list[Record]]:
     """Cut records into batches as the worker's intake does."""
     batch: list[Record] = []
     room = batch_bytes_max
@@ -368,7 +373,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=list(BURSTS), metavar="name", help=", ".join(BURSTS))
     parser.add_argument("--nodes", type=int, default=5_000)
-    parser.add_argument("--pods", type=int, default=5_000)
+    parser.add_argument("--seconds", type=int, default=20, help="for so long the team sends")
     parser.add_argument("--work", action="store_true", help="compare the work estimated with that measured")
     given = parser.parse_args()
     if given.work:
@@ -376,38 +381,95 @@ def main() -> None:
             print(orjson.dumps(line).decode(), flush=True)
         return
     for name in given.names:
-        print(orjson.dumps(measure(BURSTS[name], given.nodes, given.pods, name)).decode())
+        print(orjson.dumps(measure(BURSTS[name], given.nodes, given.seconds, name)).decode(), flush=True)
 
 
-def measure(burst: Burst, nodes: int, pods: int, name: str) -> dict[str, Any]:
-    """Plan a burst, and say how long each kind of batch took and when the ordinary pod was decided."""
+class Waits(NamedTuple):
+    """How long each ordinary pod waited, in seconds of processor time, and how long each batch took."""
+
+    seconds: list[float]
+    batches: list[float]
+
+
+def waits_of(burst: Burst, nodes: int, seconds: int, seed: int = 0) -> Waits:
+    """Let a team send all that its key may, for so long, and another team a pod every 50 ms.
+
+    Each second of the hostile team comes at once; ordinary pods come at times drawn with the seed. The clock
+    is what the processor does in this process, with a leap wherever nothing is left to do: what else runs on
+    the machine costs nothing.
+    """
     planner = new_planner(preempts=burst.is_full)
-    planner.plan_batch([])
-    waiting = list(records(burst, nodes, pods))
-    spans: dict[str, list[float]] = {"nodes": [], "pods": [], "rest": []}
-    began, ordinary = time.perf_counter(), 0.0
-    rest = [
-        batch
-        for is_node in (True, False)
-        for batch in cut([r for r in waiting if (r.topic == NODES_TOPIC) is is_node])
-    ]
-    while rest or planner.has_work:
-        batch = rest.pop(0) if rest else []
-        kind = "rest" if not batch else "nodes" if batch[0].topic == NODES_TOPIC else "pods"
-        since = time.perf_counter()
+    sent = list(records(burst, nodes, seconds * EVENTS_PER_SECOND))[:-1]
+    hostile = [each for each in sent if _is_hostile(each)]
+    for batch in cut([each for each in sent if not _is_hostile(each)]):
+        planner.plan_batch(batch)
+        while planner.has_work:
+            planner.plan_batch([])
+    coming = _arrivals(hostile, seconds, Random(seed))
+    due, decided_at = dict[str, float](), dict[str, float]()
+    found = Waits([], [])
+    gc.collect()
+    gc.disable()  # as the worker has it, nearly
+    now, waiting = 0.0, deque[Record]()
+    while coming or waiting or due.keys() - decided_at.keys():
+        if not waiting and not planner.has_work:
+            now = max(now, coming[0][0])
+        while coming and coming[0][0] <= now:
+            at, record = coming.popleft()
+            waiting.append(record)
+            if not _is_hostile(record):
+                due[(record.key or b"").decode()] = at
+        batch = next(cut(waiting))
+        for _ in batch:
+            waiting.popleft()
+        since = time.thread_time()
         planned = planner.plan_batch(batch)
-        spans[kind].append(time.perf_counter() - since)
-        if decides(planned, ORDINARY):
-            ordinary = ordinary or time.perf_counter() - began
-        if time.perf_counter() - began > 300:
+        spent = time.thread_time() - since
+        now += spent
+        found.batches.append(spent)
+        names = (f"{decision.namespace}/{decision.name}" for decision, _ in planned.decisions)
+        decided_at |= {name: now for name in names if name in due and name not in decided_at}
+    gc.enable()
+    found.seconds.extend(decided_at[name] - at for name, at in due.items())
+    return found
+
+
+def _is_hostile(record: Record) -> bool:
+    name = (record.key or b"").decode().split("/")
+    return _HOSTILE in name and not name[-1].startswith("low")
+
+
+def _arrivals(hostile: Sequence[Record], seconds: int, draws: Random) -> deque[tuple[float, Record]]:
+    """Return when each record comes: of the hostile ones as many a second as a key may send."""
+    coming, second, events, size = list[tuple[float, Record]](), 0, 0, 0
+    for record in hostile:
+        events, size = events + 1, size + len(record.value or b"")
+        if events > EVENTS_PER_SECOND or size > BYTES_PER_SECOND:
+            second, events, size = second + 1, 1, len(record.value or b"")
+        if second == seconds:
             break
-    size = sum(len(record.value or b"") for record in waiting)
+        coming.append((float(second), record))
+    offset = 10_000_000
+    for number in range(seconds * ORDINARY_PER_SECOND):
+        thing = ordinary_pod()
+        thing["metadata"] |= {"name": f"pod-{number}", "uid": f"uid-of-ordinary-{number}"}
+        at = (number + draws.random()) / ORDINARY_PER_SECOND
+        coming.append((at, _record(PODS_TOPIC, offset + number, thing)))
+    return deque(sorted(coming, key=itemgetter(0)))
+
+
+def measure(burst: Burst, nodes: int, seconds: int, name: str) -> dict[str, Any]:
+    """Return how long another team's pods waited beside a burst, in milliseconds of processor time."""
+    found = waits_of(burst, nodes, seconds)
+    waits = sorted(found.seconds)
     return {
         "burst": name,
-        "megabytes": round(size / 1e6, 1),
-        "ordinary_pod_seconds": round(ordinary, 2),
-        **{f"{kind}_seconds": round(sum(found), 2) for kind, found in spans.items()},
-        "longest_batch_ms": round(1e3 * max(max(found, default=0.0) for found in spans.values())),
+        "about": burst.about,
+        "ordinary_pods": len(waits),
+        "p50_ms": round(1e3 * waits[len(waits) // 2]),
+        "p99_ms": round(1e3 * waits[len(waits) * 99 // 100]),
+        "max_ms": round(1e3 * waits[-1]),
+        "longest_batch_ms": round(1e3 * max(found.batches)),
     }
 
 

@@ -177,9 +177,7 @@ class CounterTable:
         if is_wider or self._domains.is_behind:
             self._follow_nodes(is_wider)
         self.promised.put_in()
-        for counter in self.having(self.promised.idle()):
-            if not counter.users_count:
-                self._end(counter)
+        self._end(counter for counter in self.having(self.promised.idle()) if not counter.users_count)
 
     def _follow_journal(self) -> None:
         journal = self._index.journal
@@ -319,15 +317,19 @@ class CounterTable:
 
     def drop_unused(self) -> None:
         """Drop every counter that nobody uses. Cost: O(counters)."""
-        for counter in [counter for counter in self._by_spec.values() if not counter.users_count]:
-            self._end(counter)
+        self._end(counter for counter in self._by_spec.values() if not counter.users_count)
 
-    def _end(self, counter: Counter) -> None:
+    def _end(self, counters: Iterable[Counter]) -> None:
+        ended = list(counters)
+        for counter in ended:
+            self._take_out(counter)
+        self.effects.remove([counter.number for counter in ended])
+
+    def _take_out(self, counter: Counter) -> None:
         number, spec = counter.number, counter.spec
         self._unload(number)
         self._domains.drop_topology(int(self.arrays.topology[number]))
         self._domains.drop_mask(int(self.arrays.mask[number]))
-        self.effects.remove(number)
         del self._by_spec[spec], self._by_number[number]
         self._cells_beside -= counter.cells
         counter.ended = int(self.arrays.version[number]) - self.moves

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Multiset
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from weakref import WeakKeyDictionary
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -14,6 +13,8 @@ from domain.plugins.weighers import Weigher
 from domain.state.nodes import NodeEntry
 from domain.state.pod_classes import PodClass
 from domain.state.pod_index import PodIndex
+
+_GONE_MAX = 1_000  # effects are kept of so many classes that are gone, and of as many as there are
 
 
 class Effects:
@@ -25,7 +26,7 @@ class Effects:
         self._anchors: dict[int, set[Hashable]] = {}
         self._anchored: dict[Hashable, dict[int, None]] = {}  # numbers of counters by their anchors
         self._reading_namespaces: set[int] = set()
-        self._of: WeakKeyDictionary[PodClass, dict[int, int]] = WeakKeyDictionary()
+        self._of: dict[int, dict[int, int]] = {}  # by number of the class; of some that are gone, too
 
     def add(self, number: int, weigher: Weigher) -> int:
         """Take a new counter, and return how many anchors it has. Cost: O(classes that have one of them)."""
@@ -36,27 +37,38 @@ class Effects:
         for anchor in anchors:
             self._anchored.setdefault(anchor, {})[number] = None
         for pod_class in self._index.classes_with(anchors):
-            if (effects := self._of.get(pod_class)) is not None:  # else it is weighed when it is asked for
+            if (
+                effects := self._of.get(pod_class.number)
+            ) is not None:  # else it is weighed when it is asked for
                 self._weigh(pod_class, (number,), effects)
         return len(anchors)
 
-    def remove(self, number: int) -> None:
-        """Forget a counter."""
-        anchors = self._anchors.pop(number)
-        del self._weighers[number]
-        self._reading_namespaces.discard(number)
+    def remove(self, numbers: Collection[int]) -> None:
+        """Forget some counters. Cost: O(counters) for each class that has an anchor of one."""
+        gone, anchors = set(numbers), set[Hashable]()
+        for number in numbers:
+            of_counter = self._anchors.pop(number)
+            anchors |= of_counter
+            del self._weighers[number]
+            for anchor in of_counter:
+                del self._anchored[anchor][number]
+                if not self._anchored[anchor]:
+                    del self._anchored[anchor]
+        self._reading_namespaces -= gone
         for pod_class in self._index.classes_with(anchors):
-            self._of.get(pod_class, {}).pop(number, None)
-        for anchor in anchors:
-            del self._anchored[anchor][number]
-            if not self._anchored[anchor]:
-                del self._anchored[anchor]
+            if (effects := self._of.get(pod_class.number)) is not None:
+                for number in effects.keys() & gone:
+                    del effects[number]
 
     def of(self, pod_class: PodClass) -> dict[int, int]:
         """Return what a pod of a class adds to which counter."""
-        found = self._of.get(pod_class)
+        found = self._of.get(pod_class.number)
         if found is None:
-            found = self._of[pod_class] = {}
+            if len(self._of) > 2 * len(self._index) + _GONE_MAX:
+                self._of = {
+                    each.number: self._of[each.number] for each in self._index if each.number in self._of
+                }
+            found = self._of[pod_class.number] = {}
             self._weigh(pod_class, self._near(pod_class), found)
         return found
 

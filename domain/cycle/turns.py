@@ -245,8 +245,8 @@ def draw(
 
     ``waiting`` holds per namespace the first pods of its lines, in order. Half of the work and of the pods go
     by priority and age alone. The other half goes to the namespaces that had least, one pod after another,
-    each by priority and age: none can take it all, whatever it asks for. At least one pod is drawn, and one
-    of another namespace if any waits; each has its turn in the end. What is not drawn is not looked at.
+    each by priority and age: none can take it all, whatever it asks for, nor what the first half left, where
+    a pod of that cost more. Each pod has its turn in the end. What is not drawn is not looked at.
     """
     works.renew()
     opened: list[Line] = []
@@ -269,9 +269,11 @@ def draw(
             heapq.heapreplace(ahead, following)
     turns = [(purse.used.get(each[3].namespace, 0), each) for each in ahead]
     heapq.heapify(turns)
-    is_owed = bool(drawn and turns) and turns[0][0] == 0  # one pod may cost more than all that a cycle may do
-    while turns and (purse.spent < work_max or is_owed) and len(drawn) + purse.more < pods_max:
-        is_owed = False
+    half = work_max // 2
+    until = purse.spent + half  # one pod may have cost more than all that a cycle may do
+    while turns and len(drawn) + purse.more < pods_max:
+        if purse.spent >= (until if turns[0][0] < half else work_max):
+            break
         candidate = turns[0][1]
         line = candidate[3]
         used = purse.pay(line)

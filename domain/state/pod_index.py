@@ -226,9 +226,16 @@ class PodIndex:
     def __iter__(self) -> Iterator[PodClass]:
         return iter(self._classes.values())
 
-    def classes_with(self, anchors: Iterable[Hashable]) -> Iterator[PodClass]:
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    def classes_with(self, anchors: Collection[Hashable]) -> Iterator[PodClass]:
         """Yield once each class that has one of some anchors."""
         found: dict[PodClass, None] = {}
+        if len(anchors) == 1:  # as nearly always
+            (anchor,) = anchors
+            if not (isinstance(anchor, tuple) and anchor[0] == EVERY):
+                return iter(self._anchored.get(anchor, found))
         for anchor in anchors:
             if isinstance(anchor, tuple) and anchor[0] == EVERY:
                 _, key, value = anchor

@@ -25,14 +25,22 @@ from typing import Any
 import msgspec
 import orjson
 
-from benchmarks.hostile import ORDINARY, cut, decides, new_planner, ordinary_pod
+from benchmarks.hostile import (
+    BYTES_PER_SECOND,
+    EVENTS_PER_SECOND,
+    ORDINARY,
+    cut,
+    decides,
+    new_planner,
+    ordinary_pod,
+)
 from benchmarks.shapes import HOST, ZONE, Json
 from benchmarks.workloads import node_manifest, pod_manifest
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, Record
 from services.worker.planner import Planner
 
 TEAM = "hostile"
-EVENTS_MAX, BYTES_MAX = 500, 5_000_000  # of a key in a second, as docs/security.md makes one
+EVENTS_MAX, BYTES_MAX = EVENTS_PER_SECOND, BYTES_PER_SECOND
 NODES, LOW_PER_NODE = 1_000, 4
 PARTS_MAX = 4
 KEPT = 10

@@ -112,6 +112,17 @@ def test_who_asks_for_more_than_a_cycle_may_do_does_not_take_it_all() -> None:
     assert counts(chosen) == {"dear": 1, "late": 1}
 
 
+def test_all_of_another_have_their_turn_beside_one_who_asks_for_more_than_a_cycle_may_do() -> None:
+    """What the first pod cost beyond its half is not taken from what the others get."""
+    shape = template(1, 0, *range(1, 101))
+    heavy = Line("heavy", WaitingGroup(signature(shape), shape, PLAN))
+    for number in range(4):
+        heavy.put(f"heavy/p{number}", number, fresh=False)
+    work_max = 20 * ONE
+    assert group_work(shape, TABLE) > work_max
+    assert counts(drawn([heavy, *lines(("light", 0, 8))], work_max)) == {"heavy": 1, "light": 8}
+
+
 def test_a_group_is_paid_for_once() -> None:
     burst, other = lines(("a", 0, 1), pods=100), lines(("b", 0, 1))
     room = ONE + 99 * pod_work(template(1), PLAN, TABLE) + ONE
