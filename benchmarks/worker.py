@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks.workloads import WORKLOADS, material
-from domain.cycle.placer import Placer
+from domain.cycle import place
 from domain.kernels import placing
 from domain.model.limits import batch_records_max
 from domain.model.profiles import BUILT_IN_PROFILES
@@ -79,7 +79,7 @@ def watched(planner: Planner, ledger: Ledger) -> Stages:
         (planner, "_fold", "plan / fold"),
         (scheduler, "cycle", "plan / cycle"),
         (placing, "place", "plan / cycle / kernel"),
-        (Placer, "_take_over", "plan / cycle / explain, count, verdicts"),
+        (place, "take_over", "plan / cycle / explain, count, verdicts"),
         (BatchBuilder, "decide", "plan / decisions, encoded"),
         (planner, "_build", "plan / rows of nodes, journal, feed"),
         (effects, "pack_feed", "plan / rows of nodes, journal, feed / feed"),

@@ -15,14 +15,18 @@ from operator import attrgetter
 
 from domain.cycle.counted import PodsKnown
 from domain.cycle.excluded import Excluded
-from domain.cycle.gang_placer import GangPlacer
 from domain.cycle.homes import Homes
-from domain.cycle.preempting import Preempting, may_preempt
+from domain.cycle.place import place
+from domain.cycle.place_gang import place_gang
+from domain.cycle.preempt import may_preempt
+from domain.cycle.preempt_gang import plan_gang
 from domain.cycle.preemption import Planned, Preemptor
 from domain.cycle.profiles import Profiles
 from domain.cycle.promises import hold, left_for, promised_on, run_out, to_try
 from domain.cycle.queue import Queue
-from domain.cycle.reserving import Reserving, ReservingPlacer
+from domain.cycle.record import refuse
+from domain.cycle.reserve import Reserving
+from domain.cycle.run import CycleRun, Preempting
 from domain.cycle.slots import GroupSlots
 from domain.cycle.unheeded import Unheeded
 from domain.cycle.verdicts import CycleResult
@@ -319,20 +323,22 @@ class Scheduler:
         self.queue.wake_counted(self._slots.counters)
         self.queue.wake_masters(self._grown)
         self._grown.clear()
-        placer = self._placer(changed, now_ms, passed_ms)
-        placer.result.promises.extend((0, each) for each in ended)
+        run = self._begin(changed, now_ms, passed_ms)
+        run.result.verdicts.extend(ended)
+        start = len(ended)
         refused, turns = self.queue.draw(cycle_work_max, cycle_pods_max)
-        placer.work_left = cycle_work_max - self.queue.work_drawn
+        run.work_left = cycle_work_max - self.queue.work_drawn
         for group, keys in refused:
-            placer.refuse(group, keys)
+            refuse(run, group, keys)
         for tried, gang in turns:
-            placer.place(tried, above=None if gang is None else gang.priority)
+            place(run, tried, above=None if gang is None else gang.priority, start=start)
             if gang is not None:
-                placer.place_gang(gang)
-        if isinstance(placer, ReservingPlacer) and self._reserving.is_due(self.queue, passed_ms):
-            self._reserving.look(self.queue, placer, passed_ms)
-        self.work = cycle_work_max - placer.work_left
-        return placer.result
+                place_gang(run, gang)
+            start = len(run.result.verdicts)
+        if run.preempting is not None and self._reserving.is_due(self.queue, passed_ms):
+            self._reserving.look(self.queue, run, run.preempting, passed_ms)
+        self.work = cycle_work_max - run.work_left
+        return run.result
 
     def plan_gang(self, name: str) -> dict[str, Planned]:
         """Return nodes and victims, by pod, of a gang that waits, as if it preempted now."""
@@ -340,7 +346,8 @@ class Scheduler:
         if gang is None or gang.reason:
             return {}
         self.sync()
-        return self._preempting((), 0, preempts=True).plan_gang(gang)
+        preempting = self._preempting((), preempts=True)
+        return plan_gang(self._run(0, preempting), preempting, gang)
 
     def _expire(self, now_ms: int) -> list[NominationEnded]:
         """End the nominations of own pods whose time is over."""
@@ -359,29 +366,30 @@ class Scheduler:
             self._slots.void()
         hold(self.state, self._snapshot, nominations, sign)
 
-    def _placer(self, changed: Sequence[Nomination], now_ms: int, passed_ms: int) -> GangPlacer:
-        """Return who places the pods of a cycle; ``changed`` are nominations on nodes that changed."""
+    def _begin(self, changed: Sequence[Nomination], now_ms: int, passed_ms: int) -> CycleRun:
+        """Begin a cycle; ``changed`` are nominations on nodes that changed."""
         is_plain = not (self._preempts or self.state.nominations.entries)
         if is_plain and not self._reserving.is_due(self.queue, passed_ms):
-            of = (self.state, self.queue, self._snapshot, self._slots, self._view)
-            return GangPlacer(*of, seed=self.seed, at_ms=now_ms)
-        return self._preempting(changed, now_ms, preempts=self._preempts)
+            return self._run(now_ms)
+        return self._run(now_ms, self._preempting(changed, preempts=self._preempts))
 
-    def _preempting(self, changed: Sequence[Nomination], now_ms: int, *, preempts: bool) -> ReservingPlacer:
+    def _run(self, now_ms: int, preempting: Preempting | None = None) -> CycleRun:
+        of = (self.state, self.queue, self._snapshot, self._slots, self._view)
+        return CycleRun(*of, seed=self.seed, at_ms=now_ms, preempting=preempting)
+
+    def _preempting(self, changed: Sequence[Nomination], *, preempts: bool) -> Preempting:
         if self._budgets is None:
             self._budgets = Budgets(self.state, self.state.nominations.evicted)
-        preempting = Preempting(
+        return Preempting(
             plans=self.profiles.plans,
             preemptor=self._preemptor,
             budgets=self._budgets,
             tries=to_try(self.state, changed),
             preempts=preempts,
-            promise_ms=self._promise_ms,
+            nomination_ms=self._promise_ms,
             unheeded=self._unheeded,
             reserved=self._reserving.promise,
         )
-        of = (self.state, self.queue, self._snapshot, self._slots, self._view)
-        return ReservingPlacer(*of, seed=self.seed, at_ms=now_ms, preempting=preempting)
 
     def sync(self) -> None:
         """Bring the snapshot up to date with the state."""

@@ -270,7 +270,7 @@ def draw(
     turns = [(purse.used.get(each[3].namespace, 0), each) for each in ahead]
     heapq.heapify(turns)
     half = work_max // 2
-    until = purse.spent + half  # one pod may have cost more than all that a cycle may do
+    until = max(work_max, purse.spent + half)  # one pod may have cost more than all that a cycle may do
     while turns and len(drawn) + purse.more < pods_max:
         if purse.spent >= (until if turns[0][0] < half else work_max):
             break

@@ -51,21 +51,37 @@ class Preemption(msgspec.Struct, frozen=True, gc=False):
     budgets: tuple[str, ...] = ()
 
 
-class CycleResult(msgspec.Struct, frozen=True):
-    """What a cycle decided, in the order in which pods were placed.
+AnyVerdict = Placement | Failure | Preemption | NominationEnded
+"""What a cycle may decide about a pod."""
 
-    That is the order (priority, arrival), of those first that were placed on home nodes. Where other workers
-    place pods too, ``matchers`` are those of the attempts that have rules over other pods, by their index.
-    ``promises`` say which nodes were promised, and which promises ended, each before the verdict with its
-    number.
-    ``gangs`` says of each gang of which pods were placed how many of these must keep their nodes, so that the
-    others may.
-    ``strict`` are the indices of attempts that ask for more of a node than its spec and room.
+
+class CycleResult(msgspec.Struct, frozen=True):
+    """What a cycle decided, in one order.
+
+    Pods were placed in the order (priority, arrival), those first that were placed on home nodes.
+
+    Attributes
+    ----------
+    attempts : list of Attempt
+        What explains the verdicts, which name them by their index.
+    verdicts : list
+        Pods that were placed and pods that found no node, and among them which nominations began and ended.
+    matchers : dict
+        Where other workers place pods too: those of the attempts that have rules over other pods.
+    strict : set of int
+        The attempts that ask for more of a node than its spec and room.
+    gangs : dict
+        Of each gang of which pods were placed, how many of these must keep their nodes, so that the others
+        may.
     """
 
     attempts: list[Attempt]
-    verdicts: list[Placement | Failure]
+    verdicts: list[AnyVerdict]
     matchers: dict[int, tuple[Matcher, ...]] = {}
     strict: set[int] = set()
     gangs: dict[str, int] = {}
-    promises: list[tuple[int, Preemption | NominationEnded]] = []
+
+    @property
+    def tried(self) -> list[Placement | Failure]:
+        """The verdicts of pods that were placed or found no node."""
+        return [each for each in self.verdicts if isinstance(each, Placement | Failure)]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
-
 import msgspec
 
 from domain.cycle.schedule import Scheduler
@@ -248,23 +245,23 @@ class BatchBuilder(Decider):
     def decide(self, result: CycleResult, *, duration_us: int = 0) -> None:
         """Add what a cycle decided, and how long the whole cycle took."""
         seqs: list[dict[int, int]] = [{} for _ in result.attempts]
-        promises = deque(result.promises)
         pods, numbers, attempts, strict = self._pods, self._book.seq, result.attempts, result.strict
-        for number, verdict in enumerate(result.verdicts):
-            while promises and promises[0][0] <= number:
-                self._promise(promises.popleft()[1], attempts, seqs)
+        for verdict in result.verdicts:
+            if isinstance(verdict, NominationEnded):
+                self.take(verdict, None, verdict.promise.shard)
+                continue
             index, shard = verdict.attempt, pods[verdict.pod.key].shard
             cycle_seq = seqs[index].setdefault(shard, numbers[shard])
             if isinstance(verdict, Placement):
                 self._bind(verdict, attempts[index], shard, cycle_seq)
                 if index in strict:
                     self.strict.add(verdict.node)
-            else:
+            elif isinstance(verdict, Failure):
                 self._let_wait(verdict, attempts[index], shard, cycle_seq)
+            else:
+                self._nominate(verdict, attempts[index], shard, cycle_seq)
         for name, needed_count in result.gangs.items():
             self._gangs[name] = max(needed_count, self._gangs.get(name, 0))
-        for _, promise in promises:
-            self._promise(promise, result.attempts, seqs)
         self._attempts += [
             AttemptRows(msgspec.structs.replace(attempt, duration_us=duration_us), of)
             for attempt, of in zip(result.attempts, seqs, strict=True)
@@ -273,25 +270,15 @@ class BatchBuilder(Decider):
         for group in pending_groups(result, seqs, self._book, self._scheduler, self.now_ms):
             self._pending_groups[group.shard, group.signature] = group
 
-    def _promise(
-        self,
-        promise: Preemption | NominationEnded,
-        attempts: Sequence[Attempt],
-        seqs: Sequence[dict[int, int]],
-    ) -> None:
-        if isinstance(promise, NominationEnded):
-            self.take(promise, None, promise.promise.shard)
-            return
-        pod, shard = promise.pod, self._pods[promise.pod.key].shard
-        seq = seqs[promise.attempt].setdefault(shard, self._book.seq[shard])
-        self._end_wait(pod)  # its row is written again: it says otherwise where the promise is lost
-        self.waiting[pod.key] = (pod, promise.arrival)
-        self.strict.add(promise.node)
+    def _nominate(self, nomination: Preemption, attempt: Attempt, shard: int, cycle_seq: int) -> None:
+        pod = nomination.pod
+        self._end_wait(pod)  # its row is written again: it says otherwise where the nomination is lost
+        self.waiting[pod.key] = (pod, nomination.arrival)
+        self.strict.add(nomination.node)
         if pod.template.gang:
-            self._members.setdefault(pod.template.gang, []).append(promise.node)
-        when = self._when(pod.key)
-        shards = [self._pods[victim.key].shard for victim in promise.victims]
-        nominate(self._decide, promise, attempts[promise.attempt], shard, seq, when, shards)
+            self._members.setdefault(pod.template.gang, []).append(nomination.node)
+        shards = [self._pods[victim.key].shard for victim in nomination.victims]
+        nominate(self._decide, nomination, attempt, shard, cycle_seq, self._when(pod.key), shards)
 
     def _bind(self, placement: Placement, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         pod = placement.pod

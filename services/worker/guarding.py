@@ -60,14 +60,13 @@ class Guarding:
         if len(state.own) == state.shards_count:
             return strict
         for verdict in result.verdicts:
-            if isinstance(verdict, Placement):
+            if isinstance(verdict, Preemption):
+                for name in verdict.budgets:
+                    self._needs.raises.setdefault(budget_key(name), set()).add(verdict.node)
+            elif isinstance(verdict, Placement):
                 pod, node, own = verdict.pod, verdict.node, result.matchers.get(verdict.attempt, ())
                 if self._known.need(self._needs, pod, node, own, state.index.namespaces):
                     strict.add(node)
-        for _, promise in result.promises:
-            if isinstance(promise, Preemption):
-                for name in promise.budgets:
-                    self._needs.raises.setdefault(budget_key(name), set()).add(promise.node)
         return strict
 
     def guards(self, state: ClusterState, now_ms: int) -> Sequence[Guard]:

@@ -225,11 +225,8 @@ def pending_groups(
     pods, waiting = scheduler.state.pods, scheduler.waiting
     failed_on: dict[int, set[int]] = {}
     for verdict in result.verdicts:
-        if isinstance(verdict, Failure):
+        if isinstance(verdict, Failure | Preemption):
             failed_on.setdefault(verdict.attempt, set()).add(pods[verdict.pod.key].shard)
-    for _, promise in result.promises:
-        if isinstance(promise, Preemption):
-            failed_on.setdefault(promise.attempt, set()).add(pods[promise.pod.key].shard)
     for index, attempt in enumerate(result.attempts):
         if attempt.signature not in waiting or not attempt.reasons_at_failure:
             continue

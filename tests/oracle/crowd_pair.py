@@ -67,7 +67,7 @@ class CrowdPair:
     def same_reasons(self, result: CycleResult, looks: dict[str, Look]) -> None:
         """Compare what each attempt saw with what its pods saw, where every pod of it got a verdict."""
         of_attempt: dict[int, list[Placement | Failure]] = {}
-        for verdict in result.verdicts:
+        for verdict in result.tried:
             of_attempt.setdefault(verdict.attempt, []).append(verdict)
         for i, verdicts in of_attempt.items():
             attempt = result.attempts[i]

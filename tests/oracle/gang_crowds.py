@@ -165,7 +165,7 @@ class GangPair(CrowdPair):
         assert found == placed
         outcomes = {
             v.pod.key: result.attempts[v.attempt].outcome_at_failure
-            for v in result.verdicts
+            for v in result.tried
             if not isinstance(v, Placement)
         }
         for key, outcome in outcomes.items():

@@ -75,7 +75,7 @@ def assert_same(
     for signature in parked.keys() - of_group.keys():
         del parked[signature]
     assert {attempt.signature for attempt in result.attempts} <= of_group.keys()
-    for verdict in result.verdicts:
+    for verdict in result.tried:
         assert result.attempts[verdict.attempt].signature == verdict.pod.signature
     for signature, group in of_group.items():
         attempts = [attempt for attempt in result.attempts if attempt.signature == signature]

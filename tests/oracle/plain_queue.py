@@ -43,8 +43,12 @@ def plain_draw(pods: Sequence[Plain], works: Works, work_max: int, pods_max: int
 
     while waiting and spent < work_max // 2 and len(drawn) < pods_max // 2:
         spent += take(waiting[0])
-    is_owed = bool(drawn) and any(pod.namespace not in used for pod in waiting)
-    while waiting and (spent < work_max or is_owed) and len(drawn) < pods_max:
-        is_owed = False
-        spent += take(min(waiting, key=lambda pod: (used.get(pod.namespace, 0), pod[:3])))
+    half = work_max // 2
+    others_until = max(work_max, spent + half)  # one pod may have taken more than all that a cycle may do
+    while waiting and len(drawn) < pods_max:
+        following = min(waiting, key=lambda pod: (used.get(pod.namespace, 0), pod[:3]))
+        had_little = used.get(following.namespace, 0) < half
+        if spent >= (others_until if had_little else work_max):
+            break
+        spent += take(following)
     return sorted(drawn, key=lambda pod: pod[:3])

@@ -91,7 +91,7 @@ class Case:
     def cycle(self) -> None:
         result = self.scheduler.cycle()
         explained: set[int] = set()
-        for i, verdict in enumerate(result.verdicts):
+        for i, verdict in enumerate(result.tried):
             key = verdict.pod.key
             attempt = None if verdict.attempt in explained else result.attempts[verdict.attempt]
             explained.add(verdict.attempt)

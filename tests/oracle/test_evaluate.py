@@ -48,7 +48,7 @@ class Pair:
     def cycle(self) -> None:
         result = self.scheduler.cycle()
         explained: set[int] = set()
-        for verdict in result.verdicts:
+        for verdict in result.tried:
             attempt = result.attempts[verdict.attempt]
             first = verdict.attempt not in explained
             explained.add(verdict.attempt)

@@ -116,7 +116,7 @@ def answers(seed: int) -> tuple[object, object, str]:
         found = preempt(cluster.oracle, cluster.gang, cluster.budgets)
         expected |= {key: (each.node, each.victims, each.violations) for key, each in found.items()}
     result = cluster.scheduler.cycle(MOMENT_MS)
-    promised = [each for _, each in result.promises if isinstance(each, Preemption)]
+    promised = [each for each in result.verdicts if isinstance(each, Preemption)]
     told: dict[str, object] = {v.pod.key: v.node for v in result.verdicts if isinstance(v, Placement)}
     told |= {p.pod.key: (p.node, [v.key for v in p.victims], p.violations) for p in promised}
     kind = "placed" if placed else "promised" if promised else "waits"
@@ -145,10 +145,11 @@ def kept_free(seed: int) -> tuple[dict[str, str], dict[str, str]]:
     if place(cluster.oracle, cluster.gang).nodes:
         return {}, {}
     expected = reserve(cluster.oracle, cluster.gang, cluster.budgets)
-    assert not cluster.scheduler.cycle(MOMENT_MS).promises
+    first = cluster.scheduler.cycle(MOMENT_MS)
+    assert first.tried == first.verdicts
     result = cluster.scheduler.cycle(MOMENT_MS + 1_000 * WAIT_SECONDS)
-    told = {each.pod.key: each.node for _, each in result.promises if isinstance(each, Preemption)}
-    assert not any(each.victims for _, each in result.promises if isinstance(each, Preemption))
+    told = {each.pod.key: each.node for each in result.verdicts if isinstance(each, Preemption)}
+    assert not any(each.victims for each in result.verdicts if isinstance(each, Preemption))
     if told:
         assert len(told) == result.gangs["d/g"] == cluster.gang.min_member
     return expected, told

@@ -14,7 +14,7 @@ from domain.cycle import slots as slots_module
 from domain.cycle.homes import Homes
 from domain.cycle.schedule import Scheduler
 from domain.cycle.slots import GroupSlots
-from domain.cycle.verdicts import CycleResult, Placement
+from domain.cycle.verdicts import AnyVerdict, CycleResult, Placement
 from domain.model.events import Event, NodeUpserted, PodUpserted
 from domain.model.pods import NodeAffinity, NodeSelectorTerm, PreferredTerm, Requirement
 from domain.model.profiles import BUILT_IN_PROFILES
@@ -68,7 +68,7 @@ class HomePair(Pair):
         home = learn_homes(self.oracle, self.scheduler)
         result = super().cycle()
         divided = 0 < len(home) < len(self.oracle.nodes)
-        for verdict in result.verdicts:
+        for verdict in result.tried:
             attempt = result.attempts[verdict.attempt]
             if isinstance(verdict, Placement) and divided and attempt.nodes_home:
                 assert verdict.node in home
@@ -132,10 +132,10 @@ class HomeCrowd(CrowdPair):
 
     def same_reasons(self, result: CycleResult, looks: dict[str, Look]) -> None:
         """Leave out home attempts of groups whose first pod may have found no node at home."""
-        abroad = {v.pod.signature for v in result.verdicts if not result.attempts[v.attempt].nodes_home}
-        told = [
+        abroad = {v.pod.signature for v in result.tried if not result.attempts[v.attempt].nodes_home}
+        told: list[AnyVerdict] = [
             v
-            for v in result.verdicts
+            for v in result.tried
             if v.pod.signature not in abroad or not result.attempts[v.attempt].nodes_home
         ]
         super().same_reasons(CycleResult(result.attempts, told), looks)

@@ -142,5 +142,5 @@ def what_pods_are_told(result: CycleResult) -> list[tuple[str, str, float, dict[
         (verdict.pod.key, verdict.node, verdict.score, {})
         if isinstance(verdict, Placement)
         else (verdict.pod.key, "", 0.0, result.attempts[verdict.attempt].reasons_at_failure)
-        for verdict in result.verdicts
+        for verdict in result.tried
     ]

@@ -68,7 +68,7 @@ def restored(old: Scheduler, profiles: dict[str, Profile]) -> Scheduler:
 def decided(result: CycleResult) -> list[tuple[str, str, float, bool]]:
     """Return who got which node for which score, and who is told to wait."""
     found = []
-    for verdict in result.verdicts:
+    for verdict in result.tried:
         if isinstance(verdict, Placement):
             found.append((verdict.pod.key, verdict.node, verdict.score, True))
         else:

@@ -79,7 +79,7 @@ class Stream:
                     placed[name.partition("-")[0]] += 1
                     run_ms = 1_000 * self.random.randint(1, RUN_SECONDS)
                     self.ends_ms[name] = self.now_ms + run_ms
-            for _, each in result.promises:
+            for each in result.verdicts:
                 if isinstance(each, Preemption):
                     assert not each.victims
                     self.seen["gang" if each.pod.template.gang else "pod"] += 1

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from domain.cycle import gang_placer, schedule
+from domain.cycle import gang_trial, schedule
 from tests.security import worst_second
 from tests.security.worst_second import (
     BYTES_MAX,
@@ -76,7 +76,7 @@ def test_a_gang_whose_pods_are_all_compared_with_each_other_is_refused(
     monkeypatch.setattr(worst_second, "drawn", lambda _: Second((part,)))
     found, codes = [], []
     for most in (1 << 30, 1_000):
-        monkeypatch.setattr(gang_placer, "gang_pairs_max", most)
+        monkeypatch.setattr(gang_trial, "gang_pairs_max", most)
         planner = prepared(NODES)
         batch = planner.plan_batch(records_of(Second((part,)))[:-1])
         codes.append(

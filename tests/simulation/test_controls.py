@@ -13,8 +13,9 @@ from unittest import mock
 import msgspec
 import pytest
 
-from domain.cycle.preempting import PreemptingPlacer
+from domain.cycle import preempt
 from domain.cycle.preemption import Planned
+from domain.cycle.run import CycleRun, Preempting
 from domain.cycle.schedule import Scheduler
 from domain.model.decisions import Outcome
 from domain.model.pods import PodSpec
@@ -428,22 +429,22 @@ class _NamesAnother(_Retelling):
     retold: ClassVar = {b'"nominated":"': b'"nominated":"9'}
 
 
-def _evicting_all(placer: PreemptingPlacer, key: str, plan: Planned, attempt: int) -> None:
+def _evicting_all(run: CycleRun, of: Preempting, key: str, plan: Planned, attempt: int) -> None:
     """Evict all pods of lower priority of a node."""
-    state, priority = placer._state, placer._state.pods[key].spec.template.priority
+    state, priority = run.state, run.state.pods[key].spec.template.priority
     evicted = state.nominations.evicted
     below = [
         each.spec.key
         for each in state.nodes[plan.node].pods.values()
         if each.spec.template.priority < priority and each.spec.key not in evicted
     ]
-    _PROMISE(placer, key, plan._replace(victims=tuple(below)), attempt)
+    _NOMINATE(run, of, key, plan._replace(victims=tuple(below)), attempt)
 
 
-_PROMISE = PreemptingPlacer._promise
-_EVICTS_ALL = mock.patch.object(PreemptingPlacer, "_promise", _evicting_all)
-_ALL_PREEMPT = mock.patch("domain.cycle.preempting.may_preempt", return_value=True)
-_WAITS_FOR_NOBODY = mock.patch("domain.cycle.preempting.has_leaving", return_value=False)
+_NOMINATE = preempt.nominate
+_EVICTS_ALL = mock.patch.object(preempt, "nominate", _evicting_all)
+_ALL_PREEMPT = mock.patch("domain.cycle.preempt.may_preempt", return_value=True)
+_WAITS_FOR_NOBODY = mock.patch("domain.cycle.preempt.has_leaving", return_value=False)
 
 # ------------------------------------------------------------------------------------------------- gangs
 

@@ -50,7 +50,7 @@ class Stream:
         placed = set()
         while True:
             result = self.scheduler.cycle(self.now_ms)
-            for _, each in result.promises:
+            for each in result.verdicts:
                 if isinstance(each, Preemption):
                     assert not each.victims
                     self.promised.append((each.pod.name, each.node))

@@ -85,7 +85,7 @@ def test_a_pod_that_a_later_one_of_its_group_overtook_is_tried_again(scheduler: 
     for each in (pod("first", AFFINE), other, pod("second", AFFINE)):
         scheduler.fold(PodUpserted(each))
     result = scheduler.cycle()
-    (failure,) = (verdict for verdict in result.verdicts if not isinstance(verdict, Placement))
+    (failure,) = (verdict for verdict in result.tried if not isinstance(verdict, Placement))
     assert failure.pod.name == "first"
     assert result.attempts[failure.attempt].reasons_at_failure == {"pod-affinity": 2}
     assert told(scheduler).keys() == {"first"}
