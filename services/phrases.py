@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from domain.model.decisions import GangSeen
 from domain.model.devices import DEVICE_ONE
 from domain.model.limits import gang_members_max
 
+_UNKNOWN_PROFILE = "unknown-profile:"
 _OF_NO_PLUGIN = {
     "unsupported": "were not tried: this version does not honour",
     "scheduling-gated": "were not tried: the pod still has the gate",
@@ -48,6 +49,19 @@ def _phrases() -> Mapping[str, str]:
     for plugin in FILTERS.values():
         found |= plugin.phrases
     return found
+
+
+def unknown_profile(reasons: Iterable[str]) -> str | None:
+    """Return the profile that a pod names and that does not exist, where that is why it waits."""
+    found = (code.removeprefix(_UNKNOWN_PROFILE) for code in reasons if code.startswith(_UNKNOWN_PROFILE))
+    return next(found, None)
+
+
+def held_for_profile(name: str, *, is_past: bool = False) -> str:
+    """Return that a pod is held, or was, because the profile that it names does not exist."""
+    if is_past:
+        return f"no profile {name} existed, so it was held until one of that name came"
+    return f"no profile {name} exists, so it is held until one of that name comes"
 
 
 def nothing_says(gang: str) -> str:

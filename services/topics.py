@@ -7,11 +7,13 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NoReturn
 
 from domain.model.errors import LogReplaced, TopicMismatch, Unavailable
+from services.phrases import plural
 from services.ports.log import (
     TOPICS_BY_SHARD,
     Log,
     TopicSpec,
     TopicState,
+    no_topic,
     topic_specs,
 )
 
@@ -35,7 +37,7 @@ async def check_topics(
         if spec.name not in names:
             continue
         if spec.name not in found:
-            raise Unavailable(f"topic {spec.name} does not exist; `berth init` makes it")
+            raise no_topic(spec.name)
         there = found[spec.name].partitions
         is_drained = drain and spec.name in TOPICS_BY_SHARD and there > spec.partitions
         if there != spec.partitions and not is_drained:
@@ -44,15 +46,15 @@ async def check_topics(
 
 
 def _mismatch(spec: TopicSpec, partitions: int) -> str:
-    problem = f"topic {spec.name} has {partitions} partitions, and berth uses {spec.partitions}"
+    problem = f"topic {spec.name} has {plural(partitions, 'partition')}, and berth uses {spec.partitions}"
     if partitions < spec.partitions:
-        return f"{problem}: somebody made it anew; give it {spec.partitions} again"
+        return f"{problem}: it was made anew with fewer; give it {spec.partitions} again"
     if spec.name in TOPICS_BY_SHARD:
         init = f"`berth init --shards {partitions}`"
         return (
             f"{problem}, the number of its shards when this process began. Where {init} runs or has run "
-            "since, wait until it has ended, and start this process again. Else somebody added the "
-            f"partitions by hand: stop the producers, all workers and relays, and run {init}. Until then "
+            "since, wait until it has ended, and start this process again. Else the partitions were added "
+            f"by hand: stop the producers, all workers and relays, and run {init}. Until then "
             "nothing is decided, since events in the new partitions would be missed"
         )
     return f"{problem}. Delete it, and run `berth init`, which makes it anew; then send its objects again"

@@ -22,8 +22,8 @@ berth reads Pods and Nodes as Kubernetes writes them. This page says what become
 - **honoured**: it counts.
 - **held**: the pod asks for something that berth does not have. It is not placed in a way that it did not ask
   for: it waits, with the reason `unsupported:<code>`.
-- **ignored**: it could matter, mostly as a preference, and nobody looks at it. The pod is placed, and the
-  code `ignored:<code>` stands among the `warnings` of its decision, in `berth explain` and in the
+- **ignored**: it could matter, mostly as a preference, and berth does not look at it. The pod is placed, and
+  the code `ignored:<code>` stands among the `warnings` of its decision, in `berth explain` and in the
   API's answers.
 - **no matter**: where a pod goes does not depend on it. This holds as long as berth neither evicts nor
   resizes pods.

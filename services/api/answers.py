@@ -161,7 +161,7 @@ class Node(Struct, kw_only=True):
     overcommitted: Annotated[list[str], about("Resources of which its pods hold more than it offers")]
     free: Annotated[dict[str, str], about("allocatable minus requested, at least 0; GPUs: those unused")]
     spec_changed_at: Annotated[str, about(f"When the node last changed its spec ({INSTANT})")]
-    spec_sent_by: Annotated[str | None, about(SENT_BY)]
+    spec_sent_by: Annotated[str | None, about(f"{SENT_BY}. Null, too, for a key that has namespaces")]
 
 
 class Pod(Struct, kw_only=True):

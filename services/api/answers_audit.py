@@ -40,7 +40,7 @@ class PassedOverRecords(Struct, kw_only=True):
     records: Annotated[int, about("How many")]
     first_offset: Annotated[int, about("Offset of the first one")]
     last_offset: Annotated[int, about("Offset of the last one")]
-    acknowledged_at: Annotated[str | None, about(f"When ({INSTANT}); null: nobody knows")]
+    acknowledged_at: Annotated[str | None, about(f"When ({INSTANT}); null: not known")]
 
 
 class AuditAnswer(Struct, kw_only=True):

@@ -73,7 +73,7 @@ class Decision(Struct, kw_only=True):
     reasons: Annotated[dict[str, int], about("Nodes per reason code, where no node was found")] = {}
     warnings: Annotated[list[str], about("What of the pod had no say in it, as ignored:<code>")] = []
     score: Annotated[float | None, about("Total score of the node when it was chosen")]
-    preemption: Annotated[Preemption | None, about("Who has to leave for whom; null: nobody has to")] = None
+    preemption: Annotated[Preemption | None, about("Who has to leave for whom; null: no pod has to")] = None
     requests: Annotated[
         dict[str, str], about(f"What the pod asked for, or held until it was released: {QUANTITIES}")
     ] = {}

@@ -9,7 +9,7 @@ from domain.model.decisions import Outcome
 from services.api.answers_decisions import Decision, PodAttempts, RefusedAttempts
 from services.api.explanation import decision_of
 from services.api.formats import instant, row_id
-from services.phrases import plural, reasons_in_words
+from services.phrases import held_for_profile, plural, reasons_in_words, unknown_profile
 from services.ports.ledger import GroupAttempts
 from services.ports.store import Store
 from services.times import moment_ms
@@ -181,5 +181,9 @@ def _summary(
     if not items:
         return f"{who} {was} waiting and not tried yet."
     last = items[-1]
-    why = f"of {plural(last.nodes, 'node')}, {reasons_in_words(last.reasons)}"
+    missing = unknown_profile(last.reasons)
+    if missing is None:
+        why = f"of {plural(last.nodes, 'node')}, {reasons_in_words(last.reasons)}"
+    else:
+        why = held_for_profile(missing, is_past=at is not None)
     return f"{who} {was} waiting: {why}. That was found first at {last.since}."

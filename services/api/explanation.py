@@ -26,7 +26,14 @@ from services.api.answers_decisions import (
     UsageThen,
 )
 from services.api.formats import instant, profile_target, quantities, row_id, stamp, sum_in_units
-from services.phrases import parts_in_words, plural, reasons_in_words, rule_in_words
+from services.phrases import (
+    held_for_profile,
+    parts_in_words,
+    plural,
+    reasons_in_words,
+    rule_in_words,
+    unknown_profile,
+)
 from services.ports.store import DecisionRow, Store
 
 
@@ -199,11 +206,12 @@ def summary(explanation: Explanation) -> str:
 def _sentences(explanation: Explanation) -> Iterator[str]:
     decision, cycle = explanation.decision, explanation.cycle
     waits = decision.outcome in (Outcome.UNSCHEDULABLE, Outcome.UNRESOLVABLE, Outcome.GANG_WAITING)
-    yield _opening(decision)
+    missing = unknown_profile(explanation.reasons) if waits else None
+    yield _opening(decision) if missing is None else _held(decision, missing)
     alone = decision.outcome is not Outcome.GANG_WAITING
-    if waits and alone and explanation.reasons:
+    if missing is None and waits and alone and explanation.reasons:
         yield f"Of all nodes, {reasons_in_words(explanation.reasons)}."
-    elif decision.reason:
+    elif missing is None and decision.reason:
         yield f"Reason: {decision.reason}."
     if waits and cycle is not None:
         yield from map(rule_in_words, cycle.rules)
@@ -224,9 +232,17 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
         yield f"When its cycle began, {room} had room; {before} got there first."
 
 
+def _held(decision: Decision, profile: str) -> str:
+    name = f"{decision.pod.namespace}/{decision.pod.name}"
+    return f"{name} waits: {held_for_profile(profile)}; it asks for {_asks(decision)}."
+
+
+def _asks(decision: Decision) -> str:
+    return ", ".join(f"{amount} {resource}" for resource, amount in decision.requests.items()) or "nothing"
+
+
 def _opening(decision: Decision) -> str:
-    name, node = f"{decision.pod.namespace}/{decision.pod.name}", decision.node
-    asks = ", ".join(f"{amount} {resource}" for resource, amount in decision.requests.items()) or "nothing"
+    name, node, asks = f"{decision.pod.namespace}/{decision.pod.name}", decision.node, _asks(decision)
     from_node = f" from {node}" if node else ""
     match decision.outcome:
         case Outcome.BOUND:

@@ -30,7 +30,7 @@ class Nomination(Struct, kw_only=True):
         about("Who has to leave it and has not yet, as namespace/name, of the namespaces that the key sees"),
     ]
     since: Annotated[str, about(f"Since when ({INSTANT}, log time)")]
-    expires: Annotated[str, about(f"When the promise ends if nobody leaves ({INSTANT}, log time)")]
+    expires: Annotated[str, about(f"When the promise ends if no pod leaves ({INSTANT}, log time)")]
     shard: Annotated[int, about("Shard that decides for the pod")]
 
 

@@ -86,13 +86,15 @@ def object_routes(deps: Deps) -> APIRouter:
 
     @router.get("/v1/nodes", responses=answering(answers.NodePage), summary="List nodes")
     async def nodes(
+        request: Request,
         limit: Limit = 100,
         cursor: Cursor = None,
         name: Annotated[
             str | None, Query(description="Only names that contain this", max_length=NAME_MAX)
         ] = None,
     ) -> Response:
-        return json_answer(await views.list_nodes(deps.store, limit=limit, at=cursor, name=name))
+        store = seen_store(deps, request)
+        return json_answer(await views.list_nodes(store, limit=limit, at=cursor, name=name))
 
     @router.get(
         "/v1/nodes/{name}", responses=answering(answers.NodeDetail), summary="Show a node and its pods"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec.structs import asdict
 
@@ -63,7 +63,8 @@ PODS_SHOWN_MAX = 1000
 # ------------------------------------------------------------------------------------------ nodes and pods
 
 
-def _node(state: NodeState) -> Node:
+def _node(state: NodeState, seen: Collection[str] | None) -> Node:
+    """Return a node. Who sees few namespaces (``seen``, None: all) is not told which key sent it."""
     node, spec = state.node, state.node.spec
     assert spec is not None
     every, offered, held = with_devices(spec.allocatable), spec.allocatable, node.requested
@@ -85,7 +86,7 @@ def _node(state: NodeState) -> Node:
         overcommitted=sorted(name for name, amount in held.items() if amount > every.get(name, 0)),
         free=quantities(free),
         spec_changed_at=instant(state.spec_changed_ms),
-        spec_sent_by=state.spec_sent_by,
+        spec_sent_by=state.spec_sent_by if seen is None else None,
     )
 
 
@@ -93,7 +94,8 @@ async def list_nodes(store: Store, *, limit: int, at: str | None, name: str | No
     """Return a page of nodes."""
     after = parse_name(at) if at else None
     rows = await store.nodes(limit, after, name)
-    return NodePage(items=list(map(_node, rows)), next=cursor(rows[-1].node.name) if rows.more else None)
+    items = [_node(row, store.seen) for row in rows]
+    return NodePage(items=items, next=cursor(rows[-1].node.name) if rows.more else None)
 
 
 async def show_node(store: Store, name: str, *, sees_all: bool) -> NodeDetail | None:
@@ -114,7 +116,7 @@ async def show_node(store: Store, name: str, *, sees_all: bool) -> NodeDetail | 
     others = {resource: amount for resource, amount in rest.items() if amount > 0 and is_shown(resource)}
     usage = await store.usage(name)
     return NodeDetail(
-        **asdict(_node(state)),
+        **asdict(_node(state, store.seen)),
         usage=None if usage is None else _usage(usage),
         pods=list(map(_pod, pods)),
         pods_next=cursor(pods[-1].pod_uid) if pods.more else None,

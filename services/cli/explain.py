@@ -15,7 +15,7 @@ from services.cli.output import Column, Format, Output
 from services.cli.tables import REASON
 from services.cli.terminal import echo
 from services.config import Settings
-from services.phrases import devices_in_words, parts_in_words, reasons_in_words
+from services.phrases import devices_in_words, parts_in_words, reasons_in_words, unknown_profile
 from services.times import TIMES
 
 CANDIDATES = (
@@ -106,8 +106,11 @@ async def explain(
 
 
 async def explained(source: Any, namespace: str, name: str) -> dict[str, Any]:
-    """Return a pod with its gang, the explanation of its latest decision, and what refused it."""
-    from services.cli.source import fetch, target
+    """Return a pod with its gang, the explanation of its latest decision, and what refused it.
+
+    Where it is held because the profile that it names does not exist, ``profiles`` names those that do.
+    """
+    from services.cli.source import fetch, fetch_all, target
 
     pod = await fetch(source, target("/v1/pods", namespace, name))
     explanation = None
@@ -116,7 +119,16 @@ async def explained(source: Any, namespace: str, name: str) -> dict[str, Any]:
         explanation = await fetch(source, target("/v1/decisions", latest, "explanation"))
     attempts = await fetch(source, target("/v1/pods", namespace, name, "attempts"))
     gang = await fetch(source, target("/v1/gangs", *pod["gang"].split("/"))) if pod.get("gang") else None
-    return {"pod": pod, "gang": gang, "explanation": explanation, "attempts": attempts}
+    profiles = None
+    if pod["phase"] == "pending" and attempts["items"] and unknown_profile(attempts["items"][-1]["reasons"]):
+        profiles = [each["name"] for each in await fetch_all(source, "/v1/profiles", None)]
+    return {
+        "pod": pod,
+        "gang": gang,
+        "explanation": explanation,
+        "attempts": attempts,
+        "profiles": profiles,
+    }
 
 
 def print_pod(answer: dict[str, Any]) -> None:
@@ -135,6 +147,8 @@ def print_pod(answer: dict[str, Any]) -> None:
             output.say(f"\nAt the last try of its gang {gang['missing']} found no node; {more}.")
     if pod["phase"] == "pending":
         output.say(f"\n{attempts['summary']}")
+    if answer["profiles"] is not None:
+        output.say(f"Profiles that exist: {', '.join(answer['profiles'])}.")
     if attempts["items"]:
         echo("\nwhy no node took it while it waited")
         output.print_table("attempts", ATTEMPTS, attempts["items"])

@@ -126,7 +126,7 @@ def optimise(
     pods back whose move gained nothing.
 
     A pod stays where it is if its filters look at other pods (spread, affinity, host ports), if it is of a
-    gang, if a disruption budget lets nobody go, if no controller would make it anew (but see --bare), or if
+    gang, if a disruption budget lets no pod go, if no controller would make it anew (but see --bare), or if
     its manifest has the annotation `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`, which the
     ledger does not keep. No running pod loses its node for another one. Moves are listed in an order in which
     each one finds its room; they are meant to be made one after another.

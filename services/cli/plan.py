@@ -16,7 +16,7 @@ from services.cli.options import CommandError, with_settings
 from services.cli.plan_answers import Answer
 from services.cli.terminal import echo
 from services.config import Settings
-from services.phrases import plural
+from services.phrases import plural, unknown_profile
 
 if TYPE_CHECKING:
     from domain.model.profiles import Profile
@@ -168,13 +168,8 @@ def _shows_every_node(answer: Answer, *, details: bool) -> bool:
 
 def _unknown_profiles(answer: Answer) -> Counter[str]:
     """Count the pods of each profile that does not exist."""
-    return Counter(
-        code.partition(":")[2]
-        for planned in answer.planned
-        if planned.node is None
-        for code in planned.attempt.reasons_at_failure
-        if code.startswith("unknown-profile:")
-    )
+    waiting = (each.attempt.reasons_at_failure for each in answer.planned if each.node is None)
+    return Counter(name for name in map(unknown_profile, waiting) if name is not None)
 
 
 def _no_such_profiles(unknown: Counter[str]) -> str:

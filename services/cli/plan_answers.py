@@ -319,10 +319,10 @@ def _show_preemption(verdict: Verdict) -> None:
         if not verdict.evictions and verdict.eligible_to_preempt:
             echo("its gang could start without it, if pods of lower priority were evicted")
         elif not verdict.evictions:
-            echo("nobody would be evicted for its gang")
+            echo("no pod would be evicted for its gang")
         return
     if not verdict.feasible and not verdict.eligible_to_preempt:
-        echo("it may not preempt, so nobody would be evicted for it")
+        echo("it may not preempt, so no pod would be evicted for it")
     if not verdict.evictions:
         return
     best, *others = verdict.evictions

@@ -273,7 +273,7 @@ def _movable(
         elif key in pinned:
             why = pinned[key]
         elif key in running and any(budgets.allowed[number] <= 0 for number in budgets.of(entry)):
-            why = "with a disruption budget that lets nobody go"
+            why = "with a disruption budget that lets no pod go"
         else:
             kind_key = (entry.spec.signature, id(entry.pod_class))
             if kind_key not in numbers:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from domain.model.errors import Unavailable
+
 NODES_TOPIC = "berth.nodes"
 PODS_TOPIC = "berth.pods"
 USAGE_TOPIC = "berth.usage"
@@ -92,6 +94,11 @@ class Record(NamedTuple):
     claimed: bool = False
     ledger: bytes | None = None
     after: bytes | None = None
+
+
+def no_topic(name: str) -> Unavailable:
+    """Return the fault that a topic does not exist, which names what makes it."""
+    return Unavailable(f"topic {name} does not exist; `berth init` makes it")
 
 
 class Entry(NamedTuple):

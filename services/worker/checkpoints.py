@@ -63,7 +63,7 @@ class Checkpoints:
 
         def hold() -> None:
             if now() > until:
-                raise Fenced("somebody may have gone on before the state of the ledger was held")
+                raise Fenced("another worker may have gone on before the state of the ledger was held")
             held.set()
 
         self._next = at.batch + self._every

@@ -356,7 +356,7 @@ async def test_a_topic_keeps_its_id_and_no_other_has_it(harness: Harness, log: L
 async def test_what_does_not_exist_is_unavailable(harness: Harness, log: Log) -> None:
     topic = await harness.topic(partitions=2)
     async with writing(log) as writer, reading(log, topic, 0, 0) as reader:
-        with pytest.raises(Unavailable, match="does not exist"):
+        with pytest.raises(Unavailable, match="does not exist; `berth init` makes it"):
             await writer.append(f"{topic}.not", numbered(1))
         with pytest.raises(Unavailable, match="does not exist"):
             await reader.assign({TopicPartition(f"{topic}.not", 0): 0})

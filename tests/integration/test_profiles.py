@@ -17,12 +17,13 @@ import yaml
 from domain.model.profiles import BUILT_IN_PROFILES
 from services import bootstrap
 from services.api import answers
-from services.api.answers_decisions import Explanation
+from services.api.answers_decisions import Explanation, PodAttempts
+from services.cli.explain import explained, print_pod
 from services.config import Settings
 from services.metrics import process_registry
 from services.ports.log import CONFIG_TOPIC, Entry
 from tests.builders import Json, event, event_bytes, node_manifest, pod_manifest, profile_manifest
-from tests.integration.api_world import World, all_items, answer_of, client_of
+from tests.integration.api_world import Client, World, all_items, answer_of, client_of
 from tests.integration.commands import BERTH, berth, environment, eventually, listed, up
 from tests.integration.live import send, servers, work_off
 
@@ -77,6 +78,37 @@ async def test_a_profile_is_applied_to_what_runs(world: World) -> None:
     linked = (await world.client.get(explanation["profile"])).json()
     assert linked["spec"]["scores"][0]["args"] == {"scoringStrategy": {"type": "MostAllocated"}}
     assert [linked["in_force"], linked["revision"]] == [False, 1]
+
+
+async def test_a_pod_whose_profile_does_not_exist_is_explained(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await send(world, pod("a"), event("MODIFIED", profile_manifest("other", "MostAllocated")))
+    target = "/v1/pods/default/a/attempts"
+    now = (await answer_of(world, target, PodAttempts))["summary"]
+    held = "no profile mine exists, so it is held until one of that name comes"
+    assert now.startswith(f"default/a is waiting: {held}. That was found first at ")
+    then = (await answer_of(world, target, PodAttempts, at="2100-01-01T00:00:00Z"))["summary"]
+    assert "was waiting: no profile mine existed, so it was held until one of that name came." in then
+    answer = await explained(Asked(world.client), "default", "a")
+    assert answer["explanation"]["summary"] == f"default/a waits: {held}; it asks for 100m cpu."
+    print_pod(answer)
+    there = ", ".join(sorted((*BUILT_IN_PROFILES, "other")))
+    assert f"Profiles that exist: {there}." in capsys.readouterr().out
+    await send(world, applied("MostAllocated"))
+    assert (await explained(Asked(world.client), "default", "a"))["profiles"] is None
+
+
+class Asked:
+    """A source of the command line that asks the API of a test."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def request(self, method: str, target: str) -> tuple[int, bytes]:
+        """Return status and body."""
+        answer = await self._client.request(method, target)
+        return answer.status_code, answer.content
 
 
 @pytest.mark.parametrize(

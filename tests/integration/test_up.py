@@ -129,7 +129,8 @@ def test_a_database_that_lets_nobody_in_is_an_error_in_one_line(
     done = berth(tmp_path, *command, "--postgres-dsn", with_database(embedded_dsn, "nowhere"))
     assert done.returncode == 1
     assert done.stderr == (
-        'error: the database lets nobody in: database "nowhere" does not exist; check BERTH_POSTGRES_DSN\n'
+        'error: the database refuses the connection: database "nowhere" does not exist; '
+        "check BERTH_POSTGRES_DSN\n"
     )
 
 

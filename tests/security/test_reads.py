@@ -436,6 +436,14 @@ def _milli(cpu: str) -> int:
     return int(cpu[:-1]) if cpu.endswith("m") else 1000 * int(cpu)
 
 
+async def test_who_sent_a_node_is_not_for_those_who_see_few(world: World, ours: Client) -> None:
+    for path in ("/v1/nodes", "/v1/nodes/n1"):
+        answers_ = [(await client.get(path)).json() for client in (world.client, ours)]
+        told, hidden = (answer.get("items", [answer]) for answer in answers_)
+        assert {node["spec_sent_by"] for node in told} == {"key:all"}
+        assert {node["spec_sent_by"] for node in hidden} == {None}
+
+
 async def test_a_group_counts_the_pods_that_are_seen(world: World, ours: Client) -> None:
     for client, count in ((ours, 3), (world.client, 6)):
         items = (await client.get("/v1/pending")).json()["items"]

@@ -179,7 +179,7 @@ def test_who_waits_is_evicted_by_nobody(tmp_path: Path) -> None:
     manifests = [node_manifest("small", cpu=2), node_manifest("large", cpu=5), web, budget, *waiting]
     found = answer_of(tmp_path, [*manifests, pod_manifest("job", cpu="4")])
     assert (found["staying"], found["left"]) == (1, 0)
-    assert found["staying_because"] == {"with a disruption budget that lets nobody go": 1}
+    assert found["staying_because"] == {"with a disruption budget that lets no pod go": 1}
 
 
 def test_why_pods_stay_is_said(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from domain.model.errors import BerthError, LogTruncated, TopicMismatch, Unavail
 from services.adapters.embedded import statements as sql
 from services.adapters.postgres.connections import PLAIN, Session
 from services.codec.partition import split
-from services.ports.log import Ahead, Entry, Record, Span, TopicPartition, TopicSpec, TopicState
+from services.ports.log import Ahead, Entry, Record, Span, TopicPartition, TopicSpec, TopicState, no_topic
 
 
 class EmbeddedLog:
@@ -126,7 +126,7 @@ class EmbeddedWriter:
             async with self._session.use() as connection:
                 count = int(await connection.fetchval(sql.COUNT_PARTITIONS, topic))
             if not count:
-                raise Unavailable(f"topic {topic} does not exist")
+                raise no_topic(topic)
             self._counts[topic] = count
         return self._counts[topic]
 

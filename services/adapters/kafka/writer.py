@@ -9,11 +9,10 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.structs import RecordMetadata
 
-from domain.model.errors import Unavailable
 from services.adapters.kafka.connection import Cluster, finish, guarded, uncut
 from services.adapters.kafka.internals import AFTER_HEADER, LEDGER_HEADER, SEAL_HEADER, drop_undelivered
 from services.codec.partition import split
-from services.ports.log import Entry, Span
+from services.ports.log import Entry, Span, no_topic
 
 _BATCH_BYTES_MAX = 512 << 10
 
@@ -100,7 +99,7 @@ class KafkaWriter:
         if topic not in self._counts:
             count = await self._partitions_of(topic)
             if not count:
-                raise Unavailable(f"topic {topic} does not exist")
+                raise no_topic(topic)
             self._counts[topic] = count
         return self._counts[topic]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from domain.model.errors import LogTruncated, TopicMismatch, Unavailable
 from services.codec.partition import split
 from services.ports.clock import Clock
-from services.ports.log import Ahead, Entry, Record, Span, TopicPartition, TopicSpec, TopicState
+from services.ports.log import Ahead, Entry, Record, Span, TopicPartition, TopicSpec, TopicState, no_topic
 
 
 class _Partition:
@@ -168,7 +168,7 @@ class MemoryWriter:
         """See ``ports.LogWriter``."""
         partitions = await self._log.partitions(topic)
         if not partitions:
-            raise Unavailable(f"topic {topic} does not exist")
+            raise no_topic(topic)
         spans = []
         for number, group in split(entries, partitions, partition).items():
             await asyncio.sleep(0)

@@ -159,7 +159,7 @@ async def connect(dsn: str, name: str, limits: Limits = COMMON) -> Connection:
             login = isinstance(error, asyncpg.InvalidAuthorizationSpecificationError)
             password = ", and BERTH_POSTGRES_PASSWORD or BERTH_POSTGRES_PASSWORD_FILE" if login else ""
             raise Refused(
-                f"the database lets nobody in: {redacted(error)}; check BERTH_POSTGRES_DSN{password}"
+                f"the database refuses the connection: {redacted(error)}; check BERTH_POSTGRES_DSN{password}"
             ) from error
 
 

@@ -10,7 +10,7 @@ _PREEMPTOR = _TOLD.format(key="preemptor")
 PREEMPTION = (
     (
         "evicted-for-a-nomination",
-        "whoever was evicted has to leave the node that the same transaction promised to its preemptor",
+        "a pod that was evicted has to leave the node that the same transaction promised to its preemptor",
         f"""
         SELECT d.shard, d.seq, d.pod_uid, d.node, {_NOMINATED} AS nominated, {_PREEMPTOR} AS preemptor
         FROM @decisions AS d WHERE d.outcome = 'evicted' AND NOT EXISTS (
@@ -64,7 +64,7 @@ PREEMPTION = (
     # Who evicts a pod again has heard before that it was spared, or that it runs anew.
     (
         "evicted-once",
-        "nobody is evicted twice for one placement, unless spared between",
+        "no pod is evicted twice for one placement, unless spared between",
         """
         SELECT d.shard, d.seq, d.pod_uid, e.shard AS shard_before, e.seq AS seq_before
         FROM @decisions AS d JOIN decisions e

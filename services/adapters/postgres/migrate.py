@@ -103,7 +103,7 @@ async def init_shards(dsn: str, shards: int, leases: Sequence[Lease] = ()) -> No
         if found > shards:
             raise ShardsMismatch(f"the database was laid out for {found} shards, not {shards}")
         if leases and dict(map(tuple, await connection.fetch(sql.LOCK_SHARDS))) != dict(leases):
-            raise Fenced("the shards were taken by somebody else meanwhile; stop all workers")
+            raise Fenced("the shards were taken by another process meanwhile; stop all workers")
         try:
             for table in (*LEASE_TABLES.values(), *LEASE_TABLES):
                 await connection.execute(sql.LAY_DOWN.format(table=table), shards)
