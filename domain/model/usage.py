@@ -30,7 +30,7 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ``percent`` is of the node's capacity; ``used`` is absolute, in the resources' canonical units, and
     becomes percent when it is folded. ``window`` holds figures that were made where it was measured.
-    ``window_seconds`` is the window in which it was folded, all in percent; 0: not folded yet.
+    ``window_seconds`` is the window in which a worker folded it, all in percent.
     """
 
     node: str
@@ -38,7 +38,7 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     percent: dict[str, float] = {}
     used: dict[str, int] = {}
     window: dict[str, Measured] = {}
-    window_seconds: int = 0
+    window_seconds: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class SeriesRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

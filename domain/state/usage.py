@@ -211,7 +211,7 @@ class UsageWindows:
             return percent
         window = self.windows.get(usage.node)
         if window is None:
-            is_first = not usage.window_seconds
+            is_first = usage.window_seconds is msgspec.UNSET
             if is_first and spec is None and len(self.unknown) >= unknown_nodes_measured_max:
                 message = (
                     f"{usage.node!r} is not known, as {unknown_nodes_measured_max} measured nodes are not"
@@ -222,13 +222,17 @@ class UsageWindows:
         if len(names) > usage_resources_max:
             message = f"brings more resources than a node may have measured ({usage_resources_max}"
             return Refused("object", f"{message}, usage_resources_max)")
-        asked = 0 if spec is None else spec.usage_window_seconds
-        seconds = usage.window_seconds or asked or self._window_seconds
+        seconds = (0 if spec is None else spec.usage_window_seconds) or self._window_seconds
+        if usage.window_seconds is not msgspec.UNSET:
+            seconds = usage.window_seconds
         newer = usage.at_ms > window.at_ms
         window.fold(usage.at_ms, percent, usage.window, seconds * 1000)
         self._keep(usage.node, window, known=spec is not None)
-        folded = msgspec.structs.replace(usage, percent=percent, used={}, window_seconds=seconds)
-        return NodeMeasured(usage.node, newer, folded)
+        if (
+            usage.used or seconds != self._window_seconds
+        ):  # else all workers fold it alike, whatever they know of the node
+            usage = msgspec.structs.replace(usage, percent=percent, used={}, window_seconds=seconds)
+        return NodeMeasured(usage.node, newer, usage)
 
     def _keep(self, node: str, window: NodeWindow, *, known: bool) -> None:
         self.windows[node] = window

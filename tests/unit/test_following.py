@@ -338,11 +338,14 @@ def test_what_was_measured_of_a_node_before_it_was_known_ends_as_it_comes_and_go
     assert (state.usage.known(), state.usage.unknown) == ({}, set())
 
 
+@pytest.mark.parametrize("of_owner", [node("n", 4_000), SHORT])
 @pytest.mark.parametrize("known", [None, node("n", 8_000), SHORT])
-def test_who_follows_a_measurement_has_it_as_its_owner_folded_it(known: NodeSpec | None) -> None:
+def test_who_follows_a_measurement_has_it_as_its_owner_folded_it(
+    known: NodeSpec | None, of_owner: NodeSpec
+) -> None:
     """Here the node has another size or window by then, or is not known at all."""
     owner, follower = ClusterState(seed=7), ClusterState(seed=7)
-    owner.apply(seen(node("n", 4_000)))
+    owner.apply(seen(of_owner))
     if known is not None:
         follower.apply(seen(known))
     for at_ms in (5, 100_000):
