@@ -22,6 +22,7 @@ RUN pip install --no-cache-dir --require-hashes --requirement requirements.lock
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY domain domain
 COPY services services
+COPY research research
 COPY benchmarks benchmarks
 COPY migrations migrations
 COPY ops ops

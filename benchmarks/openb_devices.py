@@ -23,16 +23,9 @@ from domain.kernels.device_arrays import (
     LEAST_STRANDING,
     PACKING,
 )
-from domain.search.fragmentation import (
-    Profile,
-    Shape,
-    Weighted,
-    fragmentation,
-    nodes_of,
-    place_on_devices,
-    typical,
-)
-from services.traces.openb_devices import DeviceCluster, arrivals, device_cluster
+from domain.search.mix import Shape, typical
+from research.devices.placing import Profile, Weighted, fragmentation, nodes_of, place_on_devices
+from research.traces.openb_devices import DeviceCluster, arrivals, device_cluster
 
 SEEDS = range(42, 52)
 RATIO = 1.3

@@ -22,9 +22,10 @@ from domain.model.events import NodeUpserted
 from domain.model.pods import DEFAULT_PROFILE
 from domain.model.profiles import PluginUse, Profile
 from domain.plugins.device_terms import SHAPES_MAX
-from domain.search.fragmentation import ANY_MODEL, Shape, nodes_of, place_on_devices, typical
+from domain.search.mix import ANY_MODEL, Shape, typical
+from research.devices.placing import nodes_of, place_on_devices
+from research.traces.openb_devices import GPU_NODE_FILE, arrivals, device_cluster
 from services.traces import openb
-from services.traces.openb_devices import GPU_NODE_FILE, arrivals, device_cluster
 
 _FILTERS = (PluginUse(name="NodeAffinity"), PluginUse(name="NodeResourcesFit"))
 _FIRST = PluginUse(name="FirstFit")

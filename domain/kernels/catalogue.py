@@ -15,7 +15,6 @@ from domain.kernels import (
     nominated,
     placing,
     preempting,
-    rating,
     row_bounds,
     scanning,
     scoring,
@@ -56,7 +55,6 @@ LATER: tuple[Unit, ...] = (
     bases.sync_base,
     variance.grow_variances,
     terms.rate_other_term,
-    rating.rate_rows,
 )
 """What other pods and profiles need: rules over pods, preemption, then scores in real numbers."""
 

@@ -14,8 +14,8 @@ PLACED, BALANCED, FEWEST, FRAGMENTED, UNEVEN, VARIED = range(6)
 ``PLACED`` nothing, so that only the number of pods counts; ``BALANCED`` the sum of weight times
 (u - target) squared; ``FEWEST`` 1 less half the square of its fullest resource if it holds anything, so that
 nodes become empty; ``FRAGMENTED`` how many of its devices a pod of the mix cannot use, on average; ``UNEVEN``
-its part of the mean of Z (``domain.search.balance``); ``VARIED`` the sum of weight times u squared, and from
-the sum over the nodes the squares of the means are taken (see ``common_cost``).
+its part of the mean of Z, which says how alike a node uses its resources; ``VARIED`` the sum of weight times
+u squared, and from the sum over the nodes the squares of the means are taken (see ``common_cost``).
 """
 
 WAITING, MOVED = range(2)

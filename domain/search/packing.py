@@ -16,7 +16,7 @@ from domain.kernels import repacking_arrays as arrays
 from domain.kernels.device_arrays import WHOLE_DEVICE
 from domain.kernels.repacking_arrays import Desk, DevicesOf, Layout, Packing
 from domain.model.errors import FieldError
-from domain.search.fragmentation import Shape, mix_of
+from domain.search.mix import Shape, mix_of
 
 COSTS: Mapping[str, int] = {
     "placed": arrays.PLACED,

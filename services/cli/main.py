@@ -1,4 +1,4 @@
-"""The command line of berth: every command in one place, each imported only when it runs."""
+"""The command line of berth: the product's commands in one place, and those that other packages register."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from services.cli import (
     accesses,
     apply,
     audit,
-    bench,
     deadletters,
     describe,
     explain,
@@ -30,14 +29,12 @@ from services.cli import (
     plan,
     prune,
     replay,
-    search,
     serve,
     setup,
-    simulate,
-    study,
 )
 from services.cli.options import show_help
 from services.cli.output import say
+from services.cli.registered import Commands
 from services.cli.terminal import echo
 from services.config import SETTINGS
 from services.log_format import announce, is_json
@@ -63,7 +60,11 @@ SHORT = (
 
 
 class BerthGroup(TyperGroup):
-    """Prints errors in one clear line; shows a traceback only with --debug."""
+    """Prints errors in one clear line, a traceback only with --debug; offers registered commands, too."""
+
+    def __init__(self, *, commands: dict[str, Any], **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = Commands(commands, TRY)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -166,10 +167,6 @@ app.command("up", rich_help_panel=TRY)(serve.up)
 app.command("trace", rich_help_panel=TRY)(setup.trace)
 app.command("plan", rich_help_panel=TRY)(plan.plan)
 app.command("optimise", rich_help_panel=TRY)(optimise.optimise)
-app.command("simulate", rich_help_panel=TRY)(simulate.simulate)
-app.add_typer(bench.app, name="bench", rich_help_panel=TRY)
-app.add_typer(search.app, name="search", rich_help_panel=TRY)
-app.add_typer(study.app, name="study", rich_help_panel=TRY)
 app.command("get", rich_help_panel=USE)(get.get)
 app.command("describe", rich_help_panel=USE)(describe.describe)
 app.command("explain", rich_help_panel=USE)(explain.explain)

@@ -6,7 +6,7 @@ import contextlib
 import enum
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -15,9 +15,9 @@ import typer
 
 from services.cli import inputs, options
 from services.cli.inputs import OptionalFiles, ProfileFile
-from services.cli.optimise_trace import optimise_trace
 from services.cli.options import PLACE, CommandError, with_settings
 from services.cli.output import Column, Format, Output, print_table, print_value
+from services.cli.registered import TRACES, registered
 from services.cli.terminal import echo
 from services.config import Settings
 from services.phrases import plural
@@ -136,7 +136,8 @@ def optimise(
             raise CommandError(
                 "--trace needs --data, and goes with --seconds, --steps, --seed, --plots and -o alone"
             )
-        optimise_trace(data, settings.seed, seconds=seconds, steps=steps, plots=plots, output=output)
+        packer = _packer_of(trace)
+        packer(data, settings.seed, seconds=seconds, steps=steps, plots=plots, output=output)
         return
     if data is not None or plots is not None:
         raise CommandError(f"--{'plots' if data is None else 'data'} goes with --trace")
@@ -154,6 +155,14 @@ def optimise(
         print_value(_as_json(found, search), output)
     else:
         _show(found, summary, search, objective, wide=output is Format.WIDE)
+
+
+def _packer_of(trace: Trace) -> Callable[..., None]:
+    packer = registered(TRACES).get(trace)
+    if packer is None:
+        raise CommandError(f"--trace {trace} needs the package research, which is not installed")
+    found: Callable[..., None] = packer.load()
+    return found
 
 
 def _of_files(files: list[str], profile: str | None, seed: int) -> tuple[Plan, frozenset[str]]:

@@ -14,7 +14,7 @@ from domain.plugins.device_terms import SHAPES_MAX
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.scores.fgd import MODEL_LABEL
 from domain.plugins.view import NodeView
-from domain.search.fragmentation import ANY_MODEL, Shape, typical
+from domain.search.mix import ANY_MODEL, Shape, typical
 from domain.search.packing import Devices
 from domain.state.cluster import ClusterState
 from domain.state.devices import free_milli

@@ -12,8 +12,8 @@ from domain.cycle.evaluate import evaluate
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.profiles import PluginUse, Profile
 from domain.plugins.registry import ProfilePlan
-from domain.search.balance import balance, imbalance
 from domain.state.cluster import ClusterState
+from research.search.balance import balance, imbalance
 from tests.conformance.tables import formula_cases
 from tests.oracle import paper_scoring
 from tests.values import node, pod, template

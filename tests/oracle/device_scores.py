@@ -18,7 +18,8 @@ from domain.kernels.device_arrays import (
 )
 from domain.model.pods import PodTemplate
 from domain.model.quantities import to_milli, to_units
-from domain.search.fragmentation import ANY_MODEL, DeviceNode, Profile, Shape, Weighted
+from domain.search.mix import ANY_MODEL, Shape
+from research.devices.placing import DeviceNode, Profile, Weighted
 from tests.oracle import devices
 
 if TYPE_CHECKING:

@@ -8,13 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from domain.kernels.device_arrays import (
-    BEST_FIT,
-    DOT_PRODUCT,
-    LEAST_FRAGMENTATION,
-    LEAST_STRANDING,
-    PACKING,
-)
+from domain.kernels.device_arrays import BEST_FIT, DOT_PRODUCT, LEAST_FRAGMENTATION, LEAST_STRANDING, PACKING
 from domain.model.nodes import NodeSpec
 from domain.model.pods import NodeSelectorTerm, PodTemplate
 from domain.model.profiles import PluginUse, Profile

@@ -13,17 +13,8 @@ from domain.kernels.device_arrays import (
     LEAST_STRANDING,
     PACKING,
 )
-from domain.search.fragmentation import (
-    ANY_MODEL,
-    DeviceNode,
-    Profile,
-    Shape,
-    Weighted,
-    fragmentation,
-    nodes_of,
-    place_on_devices,
-    typical,
-)
+from domain.search.mix import ANY_MODEL, Shape, typical
+from research.devices.placing import DeviceNode, Profile, Weighted, fragmentation, nodes_of, place_on_devices
 from tests.depth import examples
 from tests.oracle import device_scores
 

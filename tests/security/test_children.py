@@ -62,7 +62,7 @@ def test_the_child_of_a_server_sees_no_secrets_and_stands_in_no_directory_of_our
 
 
 def calls() -> Iterator[tuple[str, ast.Call]]:
-    for folder in ("services", "ops", "benchmarks", "migrations", "domain"):
+    for folder in ("services", "ops", "research", "benchmarks", "migrations", "domain"):
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -81,7 +81,7 @@ def test_every_start_of_a_child_names_its_directory_and_its_environment() -> Non
 
 
 def test_python_is_always_started_without_the_current_directory() -> None:
-    for folder in ("services", "ops", "benchmarks"):
+    for folder in ("services", "ops", "research", "benchmarks"):
         for path in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.List) and node.elts and ast.unparse(node.elts[0]) == "sys.executable":

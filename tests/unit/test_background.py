@@ -38,7 +38,8 @@ def test_no_other_file_begins_tasks() -> None:
     top = Path(services.__file__).parents[1]
     found = {
         str(path.relative_to(top))
-        for path in (top / "services").rglob("*.py")
+        for folder in ("services", "research")
+        for path in (top / folder).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute)
         and node.attr in ("create_task", "ensure_future", "run_in_executor")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks import domains
+from benchmarks.cli import WorkloadName
 from benchmarks.cluster import SCORES, Cluster, ask_of
 from benchmarks.domains import DomainsRun, Row
 from benchmarks.engine import EngineRun, measure
@@ -42,7 +43,6 @@ from benchmarks.workloads import (
 from domain.cycle.schedule import Scheduler
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.quantities import to_milli, to_units
-from services.cli.bench import WorkloadName
 from services.codec.decode import Decoder
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Entry, Record, Span
 

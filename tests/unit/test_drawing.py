@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from services.simulate import plots
-from services.simulate.drawing import COLOURS, drawing, from_zero, line_style
-from services.simulate.generated import imbalance_trace
-from services.simulate.methods import method_of
-from services.simulate.running import Every, simulate
+from research.simulate import plots
+from research.simulate.drawing import COLOURS, drawing, from_zero, line_style
+from research.simulate.generated import imbalance_trace
+from research.simulate.methods import method_of
+from research.simulate.running import Every, simulate
 
 
 def _luminance(colour: str) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numba.core.registry import CPUDispatcher
 
-from domain.kernels import annealing, compiling, placing, ties
+from domain.kernels import compiling, placing, repacking, ties
 from domain.kernels.catalogue import UNITS, prepare_all
 from domain.kernels.compiling import Unit
 from domain.kernels.tables import Table, array
@@ -151,8 +151,8 @@ def test_a_kernel_calls_a_unit_that_was_compiled_after_it() -> None:
 def test_the_digest_is_the_same_in_every_process(seed: str) -> None:
     """Sets have another order there: of the options of a kernel, for one."""
     command = (
-        "from domain.kernels import annealing, compiling\n"
-        "print(compiling.digest_of(annealing.anneal.py_func))"
+        "from domain.kernels import compiling, repacking\n"
+        "print(compiling.digest_of(repacking.search.py_func))"
     )
     done = subprocess.run(
         [sys.executable, "-c", command],
@@ -161,7 +161,7 @@ def test_the_digest_is_the_same_in_every_process(seed: str) -> None:
         text=True,
         check=True,
     )
-    assert done.stdout.strip() == compiling.digest_of(annealing.anneal.py_func)
+    assert done.stdout.strip() == compiling.digest_of(repacking.search.py_func)
 
 
 def test_a_kernel_reads_nothing_that_the_digest_does_not_see() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks import openb_devices
-from domain.search.fragmentation import Profile, nodes_of, place_on_devices
-from services.traces.openb_devices import arrivals, device_cluster
+from research.devices.placing import Profile, nodes_of, place_on_devices
+from research.traces.openb_devices import arrivals, device_cluster
 
 SEEDS = range(42, 46)
 

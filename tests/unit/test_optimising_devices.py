@@ -11,7 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from domain.model.devices import DEVICE_NAMES, GPU, GPU_MILLI, asked
-from domain.search.fragmentation import Shape, typical
+from domain.search.mix import Shape, typical
 from domain.state.cluster import ClusterState
 from services.cli.main import app
 from services.plan.optimising import Search

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from domain.model.errors import FieldError
-from domain.search.fragmentation import Shape
+from domain.search.mix import Shape
 from domain.search.packing import COSTS, Devices, Improving, Score
 
 STEPS = 4_000

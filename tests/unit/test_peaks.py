@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from domain.model.errors import FieldError
-from domain.search.peaks import Beside, Peaks
+from research.contest.peaks import Beside, Peaks
 
 STEPS = 20_000
 

@@ -15,9 +15,10 @@ from domain.model.profiles import PluginUse, Profile
 from domain.plugins.base import Term, TermPart
 from domain.plugins.pairwise import weights_of
 from domain.plugins.registry import ProfilePlan
-from domain.search.balance import balance, utilisation
-from domain.search.minimise import ALGORITHMS
-from domain.search.placement import (
+from domain.state.cluster import ClusterState
+from research.search.balance import balance, utilisation
+from research.search.minimise import ALGORITHMS
+from research.search.placement import (
     NOWHERE,
     Batch,
     Trial,
@@ -27,11 +28,10 @@ from domain.search.placement import (
     rate,
     wanted_of,
 )
-from domain.search.setting import RESOURCES, generate
-from domain.state.cluster import ClusterState
-from services.simulate.generated import PROFILE, nodes_of, pods_of
-from services.simulate.searching import Search, place_by_search
-from services.study.methods import METHODS
+from research.search.setting import RESOURCES, generate
+from research.simulate.generated import PROFILE, nodes_of, pods_of
+from research.simulate.searching import Search, place_by_search
+from research.study.methods import METHODS
 from tests.oracle.paper_scoring import search_score
 from tests.oracle.scoring import Seen
 from tests.values import node, pod, template

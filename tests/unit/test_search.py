@@ -14,15 +14,15 @@ import pytest
 from typer.testing import CliRunner
 
 from domain.model.errors import FieldError
-from domain.search import bald_eagle, library
-from domain.search.chaos import STEPS_MAX, bernoulli, spread, tent
-from domain.search.comparing import WAY_POINTS, compare
-from domain.search.functions import FUNCTIONS, drawn_shift, problem
-from domain.search.minimise import ALGORITHMS, Step, minimise
-from domain.search.population import BudgetSpent, Evaluations, Population, Problem
+from research.cli.search import Algorithm, Function, said
+from research.search import bald_eagle, library
+from research.search.chaos import STEPS_MAX, bernoulli, spread, tent
+from research.search.comparing import WAY_POINTS, compare
+from research.search.functions import FUNCTIONS, drawn_shift, problem
+from research.search.minimise import ALGORITHMS, Step, minimise
+from research.search.population import BudgetSpent, Evaluations, Population, Problem
 from services.build import build
 from services.cli.main import app
-from services.cli.search import Algorithm, Function, said
 from tests.conformance.tables import formula_cases
 
 

@@ -19,17 +19,17 @@ from domain.model.events import NodeUpserted, PodDeleted, PodUpserted, ProfileUp
 from domain.model.nodes import NodeSpec
 from domain.model.pods import DEFAULT_PROFILE
 from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
+from research.cli.simulate import TraceName
+from research.simulate.generated import imbalance_trace
+from research.simulate.measuring import in_order, size_of
+from research.simulate.methods import LNS, TBESK, Method, method_of
+from research.simulate.openb import openb_trace
+from research.simulate.running import Every, Run, Simulation, simulate
+from research.simulate.trace import Curves, Drained, Moment, Trace, kind_of
+from research.simulate.traces import Choices, trace_of
 from services.cli.main import app
-from services.cli.simulate import TraceName
 from services.plan.objects import Given
 from services.plan.plan import Plan
-from services.simulate.generated import imbalance_trace
-from services.simulate.measuring import in_order, size_of
-from services.simulate.methods import LNS, TBESK, Method, method_of
-from services.simulate.openb import openb_trace
-from services.simulate.running import Every, Run, Simulation, simulate
-from services.simulate.trace import Curves, Drained, Moment, Trace, kind_of
-from services.simulate.traces import Choices, trace_of
 from services.traces import openb
 from services.traces.openb import TraceError
 

@@ -12,14 +12,14 @@ import pytest
 
 from domain.model.events import NodeUsed, PodUpserted
 from domain.model.profiles import BUILT_IN_PROFILES
+from research.simulate.methods import OWN, Method, method_of
+from research.simulate.recorded import recorded_trace
+from research.simulate.running import Every, Simulation, simulate
+from research.simulate.trace import Trace
+from research.simulate.traces import Choices, trace_of
 from services.adapters.memory.log import MemoryLog
 from services.codec.encode import event_topic_and_key
 from services.ports.log import Entry, topic_specs
-from services.simulate.methods import OWN, Method, method_of
-from services.simulate.recorded import recorded_trace
-from services.simulate.running import Every, Simulation, simulate
-from services.simulate.trace import Trace
-from services.simulate.traces import Choices, trace_of
 from services.traces.openb import TraceError
 from tests.builders import event, node_manifest, pod_manifest
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from domain.search.balance import balance
-from domain.search.setting import KINDS, LOAD, TYPES, generate
+from research.cli.study import MethodName, ProfileName
+from research.search.balance import balance
+from research.search.setting import KINDS, LOAD, TYPES, generate
+from research.study import gathering
+from research.study.imbalance import place_all, study
+from research.study.methods import METHODS
 from services.cli.main import app
-from services.cli.study import MethodName, ProfileName
-from services.study import gathering
-from services.study.imbalance import place_all, study
-from services.study.methods import METHODS
 from tests.oracle.paper_scoring import pod_type
 
 
@@ -158,11 +158,11 @@ def test_the_command_shows_deviations_before_and_after(tmp_path: Path) -> None:
 
 def test_pictures_are_drawn_the_same_again(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from services.simulate import plots as of_traces
-    from services.simulate.generated import imbalance_trace
-    from services.simulate.methods import method_of
-    from services.simulate.running import Every, simulate
-    from services.study import plots
+    from research.simulate import plots as of_traces
+    from research.simulate.generated import imbalance_trace
+    from research.simulate.methods import method_of
+    from research.simulate.running import Every, simulate
+    from research.study import plots
 
     found = gathering.gather(["least"], [1])
     trace = imbalance_trace(1).cut(pods_max=50, until_ms=None, stay=False)

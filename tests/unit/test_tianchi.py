@@ -11,11 +11,11 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from research.contest.judging import judge, peaks_of
+from research.traces import tianchi
 from services.cli.main import app
-from services.plan.contest import judge, peaks_of
 from services.plan.objects import Given
 from services.plan.plan import Plan
-from services.traces import tianchi
 from services.traces.openb import TraceError
 
 FLAT = "|".join(["0.5"] * tianchi.POINTS)
