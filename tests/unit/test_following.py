@@ -349,7 +349,9 @@ def test_who_follows_a_measurement_has_it_as_its_owner_folded_it(known: NodeSpec
         event = NodeUsed(NodeUsage(node="n", at_ms=at_ms, used={"cpu": 2_000}))
         told = as_folded(event, owner.apply(event))
         assert isinstance(told, NodeUsed)
-        follower.apply(unpack_event("NodeUsed", msgspec.msgpack.encode(told)))
+        fed = unpack_event("NodeUsed", msgspec.msgpack.encode(told))
+        assert isinstance(fed, NodeUsed)
+        follower.apply(fed)
     assert follower.usage.known() == owner.usage.known() != {}
     assert follower.usage.measured == owner.usage.measured == {"n": {"cpu": ANY}}
 
