@@ -108,7 +108,9 @@ async def test_nobody_sets_back_what_a_worker_holds(embedded_dsn: str) -> None:
         await ledger.aclose()
 
 
-async def test_a_shard_that_is_read_again_by_who_has_others_already_breaks_no_chain(embedded_dsn: str) -> None:
+async def test_a_shard_that_is_read_again_by_who_has_others_already_breaks_no_chain(
+    embedded_dsn: str,
+) -> None:
     """After a refold workers may take the shards one by one: only the first of them tells how they began."""
     async with fresh_database(embedded_dsn) as place:
         await bootstrap.initialise(place, 2)
@@ -121,7 +123,9 @@ async def test_a_shard_that_is_read_again_by_who_has_others_already_breaks_no_ch
         assert await bootstrap.refold(place) == 12
         other = bootstrap.open_ledger(place)
         (kept,) = await other.acquire("other", 60, [1])
-        worker = asyncio.create_task(bootstrap.run_worker(place, Settings(worker_name="w"), process_registry()))
+        worker = asyncio.create_task(
+            bootstrap.run_worker(place, Settings(worker_name="w"), process_registry())
+        )
         try:
             await _folded_again(place, 0, worker)
             await other.release([kept])
@@ -130,7 +134,9 @@ async def test_a_shard_that_is_read_again_by_who_has_others_already_breaks_no_ch
             worker.cancel()
             await asyncio.gather(worker, return_exceptions=True)
             await other.aclose()
-        told = await query(place, "SELECT start IS NULL AND owned IS NOT NULL AS t FROM journal WHERE shard = 0")
+        told = await query(
+            place, "SELECT start IS NULL AND owned IS NOT NULL AS t FROM journal WHERE shard = 0"
+        )
         assert any(row["t"] for row in told), "it took shard 1 when it had begun"
         assert await check(place.dsn) == []
         assert (await bootstrap.audit(place, None, lambda _: None)).ok
