@@ -263,9 +263,9 @@ async def open_app(
     from services.api.audit import Audits
     from services.api.auth import Gate
     from services.api.deps import Deps
-    from services.api.forgetting import FORGET_SECONDS, forget_old
     from services.api.health import Lookout, watch_database
     from services.codec.gateway import Appender, Gateway
+    from services.forgetting import FORGET_SECONDS, forget_old
     from services.metrics import ApiMetrics, process_registry
 
     told = settings or Settings()
@@ -404,7 +404,7 @@ async def prune(at: Place, settings: Settings, report: Callable[[str], None]) ->
     if not found.ok:
         return found, None
     told = {"journal_hours": settings.journal_hours, "history_days": settings.history_days}
-    return found, await prune_ledger(at.dsn, **told, report=report)
+    return found, await prune_ledger(at.dsn, **told, owners_seconds=settings.owners_seconds, report=report)
 
 
 @contextlib.asynccontextmanager
@@ -417,13 +417,16 @@ async def tidied(at: Place, settings: Settings, registry: CollectorRegistry) -> 
         forget_tombstones,
         tidying,
     )
+    from services.forgetting import forget_old
     from services.metrics import tidied_gauge
 
-    session = tidying(at.dsn)
+    session, ledger = tidying(at.dsn), open_ledger(at)
     most, days = settings.dead_letters_max, settings.dead_letter_days
     steps: dict[str, Step] = {
         "tombstones": partial(forget_tombstones, session, settings.tombstone_hours),
         "dead-letters": partial(forget_dead_letters, session, most, days),
+        "owners": partial(forget_old, ledger.forget_owners, settings.owners_seconds),
+        "workers": partial(forget_old, ledger.forget_workers, settings.owners_seconds),
     }
     if at.kafka_bootstrap is None:
         steps["embedded-log"] = partial(keep_for, session, settings.embedded_log_hours)
@@ -432,6 +435,7 @@ async def tidied(at: Place, settings: Settings, registry: CollectorRegistry) -> 
         yield
     finally:
         await ended(tasks)
+        await ledger.aclose()
         await session.aclose()
 
 

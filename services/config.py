@@ -189,12 +189,16 @@ class Settings:
         integer(1, 36_500), "DAYS", "How long the ledger keeps a dead letter.", limits.dead_letter_days
     )
     journal_hours: int = setting(
-        integer(1, 24 * 3660), "HOURS", "How old rows of the journal are that `prune` deletes.", 24 * 7
+        integer(1, 24 * 3660),
+        "HOURS",
+        "How old rows of the journal are that `prune` deletes.",
+        24 * 7,
     )
     history_days: int = setting(
         integer(0, 36_500),
         "DAYS",
-        "How old decisions and placements that are over are when `prune` deletes them; 0: it never does.",
+        "How old decisions and placements that are over are when `prune` deletes them, and past owners of "
+        "shards when workers do; 0: decisions stay, and past owners go with the journal.",
         0,
     )
     embedded_log_hours: int = setting(
@@ -329,6 +333,11 @@ class Settings:
                 "BERTH_HISTORY_DAYS has to reach back as far as BERTH_JOURNAL_HOURS: a replay needs both"
             )
         return settings
+
+    @property
+    def owners_seconds(self) -> float:
+        """How long past owners and workers are kept: they say who wrote the journal, and who decided."""
+        return 3600.0 * max(self.journal_hours, self.history_days * 24)
 
     @property
     def dsn(self) -> str | None:

@@ -23,6 +23,8 @@ PLACING = (
     "embedded_log_hours",
     "dead_letters_max",
     "dead_letter_days",
+    "journal_hours",
+    "history_days",
 )
 API = ("api_host", "api_port", "api_hosts", "api_auth", "api_tls_cert", "api_tls_key")
 LISTENING = (

@@ -74,7 +74,10 @@ class Outbox(Protocol):
     async def unpublished(
         self, shard: int, stream: Stream, after_seq: int, rows_max: int
     ) -> Sequence[OutboxItem]:
-        """Return committed rows with ``seq > after_seq``, in order, without a hole but what was pruned."""
+        """Return committed rows with ``seq > after_seq``, in order, without a hole but what was pruned.
+
+        Dead letters are deleted only before the cursor: behind it there is none.
+        """
 
     async def decisions(self, shard: int, seqs: Sequence[int]) -> Sequence[OutboxItem]:
         """Return the decisions with these seqs that are committed, in order."""

@@ -91,3 +91,15 @@ class Workers(Protocol):
 
     async def release(self, leases: Sequence[Lease]) -> None:
         """Give the shards back, if they are still held with these epochs."""
+
+    async def forget_owners(self, age_seconds: float, limit: int) -> int:
+        """Delete owners whose time with a shard ended so long ago; return how many, ``limit`` at most.
+
+        The present owner of a shard stays, also where its lease ran out and nobody has taken the shard since.
+        """
+
+    async def forget_workers(self, age_seconds: float, limit: int) -> int:
+        """Delete workers that were not heard of for so long; return how many, ``limit`` at most.
+
+        A worker that a lease names stays. One that was paused for so long announces itself anew.
+        """

@@ -53,7 +53,7 @@ class Backend(Protocol):
         """Return the history as a replay would open it."""
 
     async def pass_time(self, seconds: float) -> None:
-        """Let leases and event ids grow older."""
+        """Let leases, owners, workers and event ids grow older."""
 
     async def begin_anew(self) -> None:
         """Begin another life, as a replica does that takes over."""
@@ -201,6 +201,7 @@ class PostgresBackend:
         for table in ("worker_leases", "relay_leases"):
             await self.execute(f"UPDATE {table} SET expires_at = expires_at {past}")
         await self.execute(f"UPDATE workers SET seen_at = seen_at {past}")
+        await self.execute(f"UPDATE shard_owners SET taken_at = taken_at {past}, ended_at = ended_at {past}")
         await self.execute(f"UPDATE ingested_events SET recorded_at = recorded_at {past}")
 
     async def begin_anew(self) -> None:

@@ -333,6 +333,47 @@ async def test_a_lease_that_ran_out_ends_the_span_of_its_owner(backend: Backend)
     assert (0, 2, "b", True) in found
 
 
+async def test_owners_of_long_ago_are_forgotten_and_present_ones_stay(backend: Backend) -> None:
+    """An owner is present until another one has its shard, though its lease ran out: it may be renewed."""
+    first, second, store = backend.ledger(), backend.ledger(), backend.store()
+    await start(first, SHARDS, "a")
+    for _ in range(3):
+        leases = await first.acquire("a", LEASE_SECONDS)
+    await first.release([leases[1]])
+    await backend.pass_time(3600)
+    await second.acquire("b", LEASE_SECONDS, [1])
+    await second.release([Lease(1, 5)])
+    assert await first.forget_owners(7200, 10) == 0
+    assert await first.forget_owners(1800, 2) == 2
+    assert await first.forget_owners(1800, 10) == 5
+    kept = [(0, 4, "a"), (1, 5, "b")]
+    assert sorted(row[:3] for row in await store.owners(OwnerFilter(), 10, None)) == kept
+    await backend.pass_time(3600)
+    assert await first.forget_owners(1800, 10) == 1, "a shard that nobody has needs no owner"
+    assert [row[:3] for row in await store.owners(OwnerFilter(), 10, None)] == kept[:1]
+
+
+async def test_workers_of_long_ago_are_forgotten_and_those_that_live_or_hold_shards_stay(
+    backend: Backend,
+) -> None:
+    stopped, killed, frozen, lives = (backend.ledger() for _ in range(4))
+    told = {name: Incarnation(name=name) for name in ("stopped", "killed", "frozen", "lives")}
+    await stopped.announce(told["stopped"], is_ready=True)
+    await killed.announce(told["killed"], is_ready=True)
+    await frozen.announce(told["frozen"], is_ready=True)
+    await start(frozen, SHARDS, "frozen")
+    await stopped.aclose()
+    await backend.pass_time(3600)
+    await lives.announce(told["lives"], is_ready=True)
+    store, long_ago = backend.store(), datetime.datetime.fromtimestamp(0, datetime.UTC)
+    assert await lives.forget_workers(7200, 10) == 0
+    assert await lives.forget_workers(1800, 1) == 1
+    assert await lives.forget_workers(1800, 10) == 1
+    assert [row.name for row in await store.workers(long_ago)] == ["frozen", "lives"]
+    await killed.announce(told["killed"], is_ready=True)
+    assert "killed" in {row.name for row in await store.workers(long_ago)}, "it was only paused"
+
+
 async def test_workers_are_listed_with_their_shards_and_their_state(backend: Backend) -> None:
     first, second, store = backend.ledger(), backend.ledger(), backend.store()
     await first.announce(Incarnation(name="a", build="1"), is_ready=True)

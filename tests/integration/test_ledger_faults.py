@@ -23,6 +23,7 @@ from services.adapters.postgres.leases import COMMIT_SESSION
 from services.adapters.postgres.ledger import PostgresLedger
 from services.adapters.postgres.migrate import init_shards, upgrade
 from services.adapters.postgres.outbox import PostgresOutbox
+from services.adapters.postgres.refold import refold
 from services.codec.effects import journal_row
 from services.ports.journal import BATCHES, Checkpoint, JournalRow, Owned, Start
 from services.ports.ledger import CommitBatch, Committed, Lease, NotCommitted, OffsetAdvance
@@ -431,6 +432,39 @@ async def test_a_partition_that_is_read_again_by_who_has_other_shards_breaks_no_
     assert not await check(backend.dsn)
     await backend.execute("DELETE FROM log_faults")
     assert "journal-ranges-chain" in {each.name for each in await check(backend.dsn)}
+
+
+async def test_a_log_that_lost_records_after_a_refold_leaves_the_chain_whole(
+    backend: PostgresBackend, ledger: PostgresLedger
+) -> None:
+    """What is lost ends the re-fold, and the audit still knows that there was one."""
+    leases = await start(ledger, SHARDS)
+    await ledger.ensure_offsets(leases[0], {TopicPartition(BATCHES, 0): 0})
+    at = 1, PODS_TOPIC, 1
+    taken = Owned(leases=dict(leases), offsets=[(*at, 0)])
+    for number, owned in enumerate([[], [taken]], 1):
+        counted = OffsetAdvance(0, BATCHES, 0, leases[0].epoch, number - 1, number)
+        batch = CommitBatch(offsets=[advance(leases[1], 0, 5), counted], log_time_ms=AT_MS)
+        row = journal_row(batch, [at] * 5, JournalRow(shard=0, batch=number, owned=owned), None)
+        assert await ledger.commit(msgspec.structs.replace(batch, journal=row)) == Committed()
+        if number == 1:
+            await refold(backend.dsn, {TopicPartition(*at[1:]): (0, 9)})
+    _, later = await ledger.acquire("worker", LEASE_SECONDS)
+    fault = LogFault(
+        shard=1,
+        epoch=later.epoch,
+        at=TopicPartition(*at[1:]),
+        code="tail-lost",
+        next_offset=5,
+        first=0,
+        end=3,
+        goes_on_at=3,
+        topic_id=None,
+        resync_below=None,
+    )
+    await ledger.note_log_faults([fault])
+    assert not (await ledger.load_part([later])).refold_below
+    assert not await check(backend.dsn)
 
 
 async def test_a_server_that_is_away_is_unavailable() -> None:

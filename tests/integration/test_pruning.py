@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,9 @@ async def counts(place: Place) -> dict[str, int]:
 async def pruned(place: Place, days: int = 30, hours: int = 24) -> dict[str, int]:
     """Return how many rows of each table went."""
     before = await counts(place)
-    told = await prune(place.dsn, journal_hours=hours, history_days=days, pause_seconds=0)
+    told = await prune(
+        place.dsn, journal_hours=hours, history_days=days, owners_seconds=86_400 * days, pause_seconds=0
+    )
     after = await counts(place)
     gone = {table: before[table] - after[table] for table in TABLES}
     assert told.decisions == gone["decisions"] + gone["placements"]
@@ -117,6 +120,26 @@ async def test_nothing_goes_that_is_not_audited_or_not_published(place: Place, s
     await change(place, statement)
     gone = await pruned(place)
     assert (gone["decisions"], gone["placements"], gone["cycles"]) == (0, 0, 0)
+
+
+async def test_past_owners_and_workers_go_with_the_history_that_names_them(place: Place) -> None:
+    await grow_older(place, 40)
+    for column in ("taken_at", "ended_at"):
+        await change(place, f"UPDATE shard_owners SET {column} = {column} - interval '40 days'")
+    await change(place, "UPDATE workers SET seen_at = seen_at - interval '40 days'")
+    ledger = bootstrap.open_ledger(place)
+    (lease, *_) = await ledger.acquire("present", 30)
+    await ledger.aclose()
+    await change(place, f"UPDATE shard_owners SET taken_at = 'epoch' WHERE epoch = {lease.epoch}")
+    assert (await audit(place.dsn)).remembered
+    how: dict[str, Any] = {"journal_hours": 24, "history_days": 0, "pause_seconds": 0}
+    kept = await prune(place.dsn, owners_seconds=50 * 86_400.0, **how)
+    assert (kept.shard_owners, kept.workers) == (0, 0)
+    gone = await prune(place.dsn, owners_seconds=30 * 86_400.0, **how)
+    assert gone.shard_owners > 3, "more than one step"
+    assert gone.workers == 2
+    assert [row[0] for row in await query(place, "SELECT owner FROM shard_owners")] == ["present"] * 2
+    assert await query(place, "SELECT FROM workers") == []
 
 
 async def test_who_followed_last_before_what_was_pruned_notices(place: Place) -> None:

@@ -12,6 +12,7 @@ from domain.model.errors import RefoldNeeded
 from domain.model.pods import PodTemplate
 from domain.model.signature import signature, template_to_json
 from services import bootstrap
+from services.adapters.postgres.audit import check
 from services.bootstrap import Place
 from services.config import Settings
 from services.growing import ShardsHeld
@@ -105,3 +106,48 @@ async def test_nobody_sets_back_what_a_worker_holds(embedded_dsn: str) -> None:
         with pytest.raises(ShardsHeld, match="stop all workers"):
             await bootstrap.refold(place)
         await ledger.aclose()
+
+
+async def test_a_shard_that_is_read_again_by_who_has_others_already_breaks_no_chain(
+    embedded_dsn: str,
+) -> None:
+    """After a refold workers may take the shards one by one: only the first of them tells how they began."""
+    async with fresh_database(embedded_dsn) as place:
+        await bootstrap.initialise(place, 2)
+        async with client_of(place) as client:
+            pods = [pod_manifest(f"p{i}", cpu="1m") for i in range(12)]
+            events = [{"type": "ADDED", "object": thing} for thing in (node_manifest("n"), *pods)]
+            assert (await client.post("/v1/events", json=events)).status_code == 202
+        await work_off(place)
+        assert (await bootstrap.audit(place, None, lambda _: None)).ok
+        assert await bootstrap.refold(place) == 12
+        other = bootstrap.open_ledger(place)
+        (kept,) = await other.acquire("other", 60, [1])
+        worker = asyncio.create_task(
+            bootstrap.run_worker(place, Settings(worker_name="w"), process_registry())
+        )
+        try:
+            await _folded_again(place, 0, worker)
+            await other.release([kept])
+            await _folded_again(place, 1, worker)
+        finally:
+            worker.cancel()
+            await asyncio.gather(worker, return_exceptions=True)
+            await other.aclose()
+        told = await query(
+            place, "SELECT start IS NULL AND owned IS NOT NULL AS t FROM journal WHERE shard = 0"
+        )
+        assert any(row["t"] for row in told), "it took shard 1 when it had begun"
+        assert await check(place.dsn) == []
+        assert (await bootstrap.audit(place, None, lambda _: None)).ok
+        await query(place, "UPDATE shard_offsets SET refold_below = NULL WHERE topic = 'berth.pods'")
+        assert "journal-ranges-chain" in {each.name for each in await check(place.dsn)}
+
+
+async def _folded_again(place: Place, shard: int, worker: asyncio.Task[None]) -> None:
+    """Wait until a shard has read again what it had read before."""
+    text = "SELECT next_offset = refold_below FROM shard_offsets WHERE topic = 'berth.pods' AND shard = $1"
+    async with asyncio.timeout(60):
+        while not (await query(place, text, shard))[0][0]:
+            assert not worker.done(), worker.result()
+            await asyncio.sleep(0.05)

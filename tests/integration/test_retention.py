@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
@@ -34,6 +35,8 @@ from services.ports.log import (
     topic_specs,
 )
 from services.ports.outbox import Stream
+from services.ports.store import OwnerFilter
+from services.ports.workers import Incarnation
 from tests.contract.batches import AT_MS, SIGNATURE, advance, bind, dead_letter
 from tests.contract.ledgers import SHARDS, PostgresBackend, loaded, start
 from tests.servers import MakeDatabase
@@ -269,9 +272,18 @@ async def test_a_worker_deletes_what_is_old_and_says_when_it_last_did(
     log, registry, at = await _log(backend), CollectorRegistry(), Place(backend.dsn, None)
     await _write(log, DECISIONS_TOPIC, Entry(b"k", b"v"))
     await _grow_older(backend, limits.tombstone_hours + 1)
+    gone, lives = backend.ledger(), backend.ledger()
+    await gone.announce(Incarnation(name="gone"), is_ready=False)
+    await start(gone, SHARDS, "gone")
+    await backend.pass_time(Settings().owners_seconds + 1)
+    await start(lives, SHARDS, "lives")
+    await backend.execute("UPDATE shard_owners SET ended_at = taken_at WHERE owner = 'gone'")
     async with bootstrap.tidied(at, Settings(), registry), asyncio.timeout(20):
-        while not _last(registry, "embedded-log"):
+        while not all(_last(registry, what) for what in ("embedded-log", "owners", "workers")):
             await asyncio.sleep(0.05)
+    owners = await backend.store().owners(OwnerFilter(), 10, None)
+    assert {row.owner for row in owners} == {"lives"}
+    assert await backend.store().workers(datetime.datetime.fromtimestamp(0, datetime.UTC)) == []
     with pytest.raises(LogTruncated):
         await _read(log, DECISIONS, 0, 1)
     assert _last(registry, "tombstones") == 0

@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 
 from domain.model import limits
 from domain.model.errors import FieldError
+from services import forgetting
 from services.adapters.memory.store import MemoryStore
-from services.api import answers, forgetting
+from services.api import answers
 from services.api.allowance import FAILED_LOGINS_PER_MINUTE, GOOD_KEYS_MAX, Logins
 from services.api.auth import Gate
 from services.api.failures import ApiError

@@ -16,13 +16,24 @@ from prometheus_client import CollectorRegistry
 from domain.model.errors import LedgerMismatch
 from services.adapters.embedded.log import EmbeddedLog
 from services.adapters.memory.log import MemoryLog
+from services.adapters.postgres.outbox import PostgresOutbox
+from services.adapters.postgres.tidying import forget_dead_letters, tidying
 from services.ports.audit import Audit
-from services.ports.ledger import Committed, Lease, Ledger
-from services.ports.log import DECISIONS_TOPIC, PODS_TOPIC, Entry, Log, Record, TopicPartition, topic_specs
-from services.ports.outbox import Stream
+from services.ports.ledger import CommitBatch, Committed, Lease, Ledger
+from services.ports.log import (
+    DEAD_LETTER_TOPIC,
+    DECISIONS_TOPIC,
+    PODS_TOPIC,
+    Entry,
+    Log,
+    Record,
+    TopicPartition,
+    topic_specs,
+)
+from services.ports.outbox import Outbox, Stream
 from services.relay.run import Relay, RelayMetrics, RelaySettings
 from services.relay.topic import audit_topic
-from tests.contract.batches import bind
+from tests.contract.batches import advance, bind, dead_letter
 from tests.contract.ledgers import (
     SHARDS,
     Backend,
@@ -58,12 +69,23 @@ class World:
         self._ledger = ledger
         self._lease = lease
         self._seq = 1
+        self._refused = 0
 
     async def decide(self, count: int) -> None:
         """Commit so many more decisions."""
         batch = bind(self._lease, range(self._seq, self._seq + count), self._seq - 1)
         assert await self._ledger.commit(batch) == Committed()
         self._seq += count
+
+    async def refuse(self, keys: Sequence[bytes]) -> None:
+        """Commit a dead letter for a record of a pod with each of these keys."""
+        first, end = self._refused + 1, self._refused + len(keys) + 1
+        letters = [dead_letter(self._lease, seq, key=key) for seq, key in enumerate(keys, first)]
+        batch = CommitBatch(
+            offsets=[advance(self._lease, first - 1, end - 1)], dead_letters=letters, dead_seq_next={0: end}
+        )
+        assert await self._ledger.commit(batch) == Committed()
+        self._refused = end - 1
 
     async def write(self, *entries: Entry) -> None:
         """Append to the shard's partition as anybody with the right to write could."""
@@ -134,7 +156,9 @@ class World:
         return shard.alarm
 
     @contextlib.asynccontextmanager
-    async def relay(self, check_seconds: float = 0.05) -> AsyncIterator[CollectorRegistry]:
+    async def relay(
+        self, check_seconds: float = 0.05, outbox: Outbox | None = None
+    ) -> AsyncIterator[CollectorRegistry]:
         """Run a relay of its own."""
         settings = RelaySettings(
             name="r",
@@ -144,9 +168,8 @@ class World:
             check_seconds=check_seconds,
         )
         registry = CollectorRegistry()
-        running = asyncio.create_task(
-            Relay(self.log, self.backend.outbox(), settings, RelayMetrics(registry)).run()
-        )
+        outbox = outbox or self.backend.outbox()
+        running = asyncio.create_task(Relay(self.log, outbox, settings, RelayMetrics(registry)).run())
         try:
             yield registry
         finally:
@@ -513,6 +536,75 @@ async def test_what_was_kept_among_pruned_decisions_is_published_to_a_topic_that
         await backend.execute("DELETE FROM decisions WHERE shard = 0 AND seq = 8")
         with pytest.raises(LedgerMismatch, match="a hole after 5"):
             await backend.outbox().unpublished(0, Stream.DECISIONS, 5, 100)
+
+
+# ------------------------------------------------------------------------------------- dead letters
+
+
+class _Paused(PostgresOutbox):
+    """The outbox of a relay that was paused when it had read the cursor, while another one published on."""
+
+    is_late = True
+
+    async def published(self, shard: int, stream: Stream) -> int:
+        if self.is_late and (shard, stream) == (0, Stream.DEAD_LETTERS):
+            self.is_late = False
+            return 1
+        return await super().published(shard, stream)
+
+
+async def test_dead_letters_that_were_deleted_leave_no_hole_in_the_topic_and_a_late_relay_names_them(
+    request: pytest.FixtureRequest, database: MakeDatabase, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_backend("embedded", request, database) as backend:
+        assert isinstance(backend, PostgresBackend)
+        world = await _world(backend, MemoryLog(ManualClock()))
+        assert isinstance(world.log, MemoryLog)
+        partition = world.log.partition(TopicPartition(DEAD_LETTER_TOPIC, 0))
+        await world.refuse([b"desk/p", *[b"flood/p"] * 5])
+        async with world.relay():
+            await _until(lambda: len(partition.records) == 6)
+        session = tidying(backend.dsn)
+        await forget_dead_letters(session, 3, 1_000, 0)
+        await session.aclose()
+        await world.refuse([b"desk/p", b"flood/p"])
+        async with world.relay():
+            await _until(lambda: len(partition.records) == 8)
+        assert [(_seq(record), record.after) for record in partition.records] == [
+            (seq, None) for seq in range(1, 9)
+        ]
+        consumer = Documented()
+        consumer.read_on(partition.records)
+        async with contextlib.aclosing(_Paused(backend.dsn)) as outbox, world.relay(outbox=outbox):
+            await _until(lambda: len(partition.records) == 12)
+        told = [(_seq(record), record.after) for record in partition.records[8:]]
+        assert told == [(5, b"1"), (6, None), (7, None), (8, None)], "the ledger keeps 1 and 5 to 8"
+        assert "hole" not in caplog.text
+        before = consumer.taken
+        consumer.read_on(partition.records)
+        assert consumer.taken == before
+        assert len(before) == 8
+
+
+async def test_a_dead_letter_that_is_missing_before_it_was_published_stops_the_relay(
+    request: pytest.FixtureRequest, database: MakeDatabase
+) -> None:
+    async with open_backend("embedded", request, database) as backend:
+        assert isinstance(backend, PostgresBackend)
+        world, outbox = await _world(backend, MemoryLog(ManualClock())), backend.outbox()
+        await world.refuse([b"ns/p"] * 6)
+        await backend.execute("UPDATE relay_cursor SET dead_letters_seq = 3 WHERE shard = 0")
+        await backend.execute("DELETE FROM dead_letters WHERE shard = 0 AND seq = 2")
+        items = await outbox.unpublished(0, Stream.DEAD_LETTERS, 1, 100)
+        assert [item.seq for item in items] == [3, 4, 5, 6]
+        await backend.execute("DELETE FROM dead_letters WHERE shard = 0 AND seq = 5")
+        for after in (1, 3):
+            with pytest.raises(LedgerMismatch, match=f"a hole after {after}"):
+                await outbox.unpublished(0, Stream.DEAD_LETTERS, after, 100)
+
+
+def _seq(record: Record) -> int:
+    return int(orjson.loads(record.value or b"")["seq"])
 
 
 # ---------------------------------------------------------------- what an audit says of all records

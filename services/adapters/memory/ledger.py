@@ -192,6 +192,32 @@ class MemoryLedger(Client):
                 drop_lease(rows[lease.shard])
                 self._end([lease.shard])
 
+    async def forget_owners(self, age_seconds: float, limit: int) -> int:
+        """See ``Ledger.forget_owners``."""
+        database = self._answering()
+        before_ms = self._clock.now_ms() - age_seconds * 1000
+        gone = [id(row) for row in database.owners if self._was_over(row, before_ms)][:limit]
+        database.owners = [row for row in database.owners if id(row) not in gone]
+        return len(gone)
+
+    def _was_over(self, row: OwnerRow, before_ms: float) -> bool:
+        """Say whether somebody owned a shard only before then."""
+        if row.ended_ms is not None:
+            return row.ended_ms < before_ms
+        lease = self.database.worker_leases[row.shard]
+        return row.taken_ms < before_ms and (lease.holder is None or lease.epoch != row.epoch)
+
+    async def forget_workers(self, age_seconds: float, limit: int) -> int:
+        """See ``Ledger.forget_workers``."""
+        database = self._answering()
+        before_ms = self._clock.now_ms() - age_seconds * 1000
+        holders = [lease.holder for lease in database.worker_leases.values()]
+        rows = database.workers.items()
+        gone = [who for who, row in rows if row.seen_ms < before_ms and who not in holders][:limit]
+        for who in gone:
+            del database.workers[who]
+        return len(gone)
+
     async def aclose(self) -> None:
         """See ``Ledger.aclose``."""
         if self in self.database.workers:

@@ -18,7 +18,8 @@ JOURNAL = (
         """,
     ),
     # A start gives the offsets anew: they are those of the batch before, but where the log was read again. A
-    # worker that had shards already does not start: what it took by then tells the offsets. A shard goes from
+    # worker that had shards already does not start: what it took by then tells the offsets, behind a fault of
+    # the log and while records are read once more. A re-fold only sets back. A shard goes from
     # worker to worker, so a partition's ranges may be in several journals. The last row of the audit before
     # is the first of this one: of another journal it may not be what came just before.
     (
@@ -27,25 +28,33 @@ JOURNAL = (
         """
         SELECT * FROM (
             SELECT j.shard, j.batch, at.lane->>1 AS topic, (at.lane->>2)::int AS partition, at.is_start,
+                at.is_refold,
                 (at.lane->>3)::bigint AS lo,
                 lag((at.lane->>(CASE WHEN at.is_start THEN 3 ELSE 4 END))::bigint) OVER lane AS before,
                 lag(j.shard) OVER lane = j.shard OR lag(j.batch) OVER lane >= lag(b.lo) OVER lane AS is_next
             FROM @chain AS j JOIN @batches AS b USING (shard) CROSS JOIN LATERAL (
-                SELECT lane, false AS is_start, 0 AS number FROM json_array_elements(j.lanes) AS lane
+                SELECT lane, false AS is_start, false AS is_refold, 0 AS number
+                FROM json_array_elements(j.lanes) AS lane
                 UNION ALL
-                SELECT lane, true, 0 FROM json_array_elements(j.start->'offsets') AS lane
+                SELECT lane, true, false, 0 FROM json_array_elements(j.start->'offsets') AS lane
                 UNION ALL
-                SELECT lane, true, o.number
-                FROM json_array_elements(j.owned) WITH ORDINALITY AS o (owned, number)
-                CROSS JOIN LATERAL json_array_elements(o.owned->'offsets') AS lane
-                JOIN log_faults f ON f.topic = lane->>1 AND f.partition = (lane->>2)::int
-                    AND f.epoch = (o.owned->'leases'->>(lane->>0))::bigint
+                SELECT lane, true, NOT is_behind_fault, number FROM (
+                    SELECT lane, o.number, EXISTS (
+                        SELECT FROM log_faults f WHERE f.topic = lane->>1 AND f.partition = (lane->>2)::int
+                            AND f.epoch = (o.owned->'leases'->>(lane->>0))::bigint
+                    ) AS is_behind_fault, EXISTS (
+                        SELECT FROM shard_offsets r WHERE r.shard = (lane->>0)::int AND r.topic = lane->>1
+                            AND r.partition = (lane->>2)::int AND (lane->>3)::bigint <= r.refold_below
+                    ) AS is_read_again
+                    FROM json_array_elements(j.owned) WITH ORDINALITY AS o (owned, number)
+                    CROSS JOIN LATERAL json_array_elements(o.owned->'offsets') AS lane
+                ) AS taken WHERE is_behind_fault OR is_read_again
             ) AS at
             WINDOW lane AS (
                 PARTITION BY at.lane->>0, at.lane->>1, at.lane->>2
                 ORDER BY j.position, NOT at.is_start, at.number
             )
-        ) AS taken WHERE NOT is_start AND before <> lo AND is_next
+        ) AS taken WHERE (NOT is_start AND before <> lo OR is_refold AND before < lo) AND is_next
         """,
     ),
     (

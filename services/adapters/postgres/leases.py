@@ -101,6 +101,20 @@ class Leases:
                 await connection.execute(sql.NOTE_RELEASED, *_columns(leases), self._holder)
 
 
+async def forget_owners(connection: Connection, age_seconds: float, limit: int) -> int:
+    """See ``Ledger.forget_owners``."""
+    return _deleted_count(await connection.execute(sql.FORGET_OWNERS, age_seconds, limit))
+
+
+async def forget_workers(connection: Connection, age_seconds: float, limit: int) -> int:
+    """See ``Ledger.forget_workers``."""
+    return _deleted_count(await connection.execute(sql.FORGET_WORKERS, age_seconds, limit))
+
+
+def _deleted_count(status: str) -> int:
+    return int(status.removeprefix("DELETE "))
+
+
 def _columns(leases: Sequence[Lease]) -> tuple[list[int], list[int]]:
     ordered = sorted(leases)
     return [lease.shard for lease in ordered], [lease.epoch for lease in ordered]

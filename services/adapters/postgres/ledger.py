@@ -15,7 +15,7 @@ from services.adapters.postgres import inbox, journal, rows, sql, sql_leases
 from services.adapters.postgres.connections import BULK, HOT, QUICK, Connection, Session, fresh
 from services.adapters.postgres.following import Following
 from services.adapters.postgres.guards import check_guards, raise_guards
-from services.adapters.postgres.leases import COMMIT_SESSION, Leases
+from services.adapters.postgres.leases import COMMIT_SESSION, Leases, forget_owners, forget_workers
 from services.adapters.postgres.loading import load_all, load_base, load_part
 from services.adapters.postgres.nodes import change_nodes, take_back
 from services.adapters.postgres.resolving import stands
@@ -97,6 +97,16 @@ class PostgresLedger:
     async def release(self, leases: Sequence[Lease]) -> None:
         """See ``Ledger.release``."""
         await self._leases.release(leases)
+
+    async def forget_owners(self, age_seconds: float, limit: int) -> int:
+        """See ``Ledger.forget_owners``."""
+        async with self._lease_session.use() as connection:
+            return await forget_owners(connection, age_seconds, limit)
+
+    async def forget_workers(self, age_seconds: float, limit: int) -> int:
+        """See ``Ledger.forget_workers``."""
+        async with self._lease_session.use() as connection:
+            return await forget_workers(connection, age_seconds, limit)
 
     async def ensure_offsets(
         self, lease: Lease, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] = {}

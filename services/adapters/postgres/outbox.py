@@ -86,10 +86,15 @@ class PostgresOutbox:
             items = [item(row) for row in await connection.fetch(query, shard, after_seq, rows_max)]
         seqs = [after_seq, *(found.seq for found in items)]
         behind = [seq for before, seq in itertools.pairwise(seqs) if seq != before + 1]  # of holes
-        pruned_below = 1 if not behind or stream is Stream.DEAD_LETTERS else await self.kept_from(shard)
-        if behind and behind[-1] > pruned_below:
+        if behind and behind[-1] > await self._kept_from(shard, stream):
             raise LedgerMismatch(f"the {stream} of shard {shard} have a hole after {after_seq}")
         return items
+
+    async def _kept_from(self, shard: int, stream: Stream) -> int:
+        """Return the seq from which all rows are kept. Dead letters stay until they are published."""
+        if stream is Stream.DEAD_LETTERS:
+            return await self.published(shard, stream)
+        return await self.kept_from(shard)
 
     async def decisions(self, shard: int, seqs: Sequence[int]) -> Sequence[OutboxItem]:
         """See ``Outbox.decisions``."""

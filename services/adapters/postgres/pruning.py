@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from domain.model.limits import batch_decisions_max, poll_records_max
-from services.adapters.postgres.connections import BULK, Session
+from services.adapters.postgres.connections import BULK, Connection, Session
 from services.adapters.postgres.holding import Held, held
+from services.adapters.postgres.leases import forget_owners, forget_workers
 
 _ROWS_MAX = 5_000  # of a step: some tens of milliseconds
 _CYCLES_MAX = 50  # of a step: each explains the decisions of a batch
@@ -139,7 +140,7 @@ FROM slice ORDER BY node_id DESC, version DESC LIMIT 1
 """
 
 
-_TABLES = ("journal", "inbox", "decisions", "cycles", "node_specs")
+_TABLES = ("journal", "inbox", "decisions", "cycles", "node_specs", "shard_owners", "workers")
 
 
 class Pruned(NamedTuple):
@@ -150,6 +151,8 @@ class Pruned(NamedTuple):
     decisions: int
     cycles: int
     node_specs: int
+    shard_owners: int
+    workers: int
     held: Sequence[Held] = ()
 
 
@@ -158,12 +161,14 @@ async def prune(
     *,
     journal_hours: int,
     history_days: int,
+    owners_seconds: float,
     report: Callable[[str], None] = lambda _: None,
     pause_seconds: float = PAUSE_SECONDS,
 ) -> Pruned:
     """Delete rows of the journal and, unless ``history_days`` is 0, of the history that are older.
 
-    ``decisions`` counts placements, too. Only what the last audit saw goes in which all held.
+    ``decisions`` counts placements, too. Only what the last audit saw goes in which all held. Past owners of
+    shards, and workers, go that were not heard of for ``owners_seconds``.
     """
     session = Session(dsn, "berth-prune", BULK)
     counts = dict.fromkeys(_TABLES, 0)
@@ -188,6 +193,8 @@ async def prune(
             async with session.use() as connection:
                 before = (await connection.fetchrow(_BOUNDS, shards[0], days))["before"]
             await add("node_specs", _specs(session, before))
+        for table, forget in (("shard_owners", forget_owners), ("workers", forget_workers)):
+            await add(table, _forgotten(session, forget, owners_seconds))
         async with session.use() as connection:
             hours, days = datetime.timedelta(hours=journal_hours), datetime.timedelta(days=history_days)
             stays = await held(connection, hours, days)
@@ -224,6 +231,16 @@ async def _slices(
     while last is not None:
         async with session.use() as connection:
             last, count = await connection.fetchrow(statement, shard, last, *more, rows_max or _ROWS_MAX)
+        yield count
+
+
+async def _forgotten(
+    session: Session, forget: Callable[[Connection, float, int], Awaitable[int]], age_seconds: float
+) -> AsyncIterator[int]:
+    count = 1
+    while count:
+        async with session.use() as connection:
+            count = await forget(connection, age_seconds, _ROWS_MAX)
         yield count
 
 

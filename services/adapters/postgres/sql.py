@@ -387,10 +387,12 @@ POSITIONS = """
 SELECT shard, topic, partition, next_offset, topic_id, resync_below, moved_below
 FROM shard_offsets WHERE shard = ANY($1::int[])
 """
-# What is read anew is read in full, also where a re-fold was under way. What comes behind the end is new.
+# What is read anew is read in full, also where a re-fold was under way: that one ends here, and audits see
+# that there was one. What comes behind the end is new.
 MOVE_OFFSETS = """
 UPDATE shard_offsets o
-SET next_offset = w.next_offset, topic_id = w.topic_id, resync_below = w.resync_below, refold_below = NULL,
+SET next_offset = w.next_offset, topic_id = w.topic_id, resync_below = w.resync_below,
+    refold_below = CASE WHEN o.refold_below > w.next_offset THEN w.next_offset ELSE o.refold_below END,
     moved_below = CASE WHEN o.moved_below > w.kept THEN w.kept ELSE o.moved_below END
 FROM unnest(
     $1::int[], $2::text[], $3::int[], $4::bigint[], $5::bigint[], $6::text[], $7::bigint[], $8::bigint[]

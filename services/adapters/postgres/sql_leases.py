@@ -62,6 +62,30 @@ UPDATE shard_owners o SET ended_at = clock_timestamp()
 FROM unnest($1::int[], $2::bigint[]) AS w (shard, epoch)
 WHERE o.shard = w.shard AND o.epoch = w.epoch AND o.holder = $3 AND o.ended_at IS NULL
 """
+# The age is asked again where the row is deleted: a worker that was paused may announce itself meanwhile.
+# What a lease names stays, though the lease ran out: it may be renewed until another worker takes the shard.
+FORGET_OWNERS = """
+WITH slice AS (
+    SELECT o.shard, o.epoch FROM shard_owners o
+    WHERE coalesce(o.ended_at, o.taken_at) < clock_timestamp() - $1::float8 * interval '1 second'
+        AND NOT EXISTS (
+            SELECT FROM worker_leases l WHERE (l.shard, l.epoch, l.holder) = (o.shard, o.epoch, o.holder)
+        )
+    ORDER BY o.shard, o.epoch LIMIT $2
+)
+DELETE FROM shard_owners o USING slice s WHERE (o.shard, o.epoch) = (s.shard, s.epoch)
+    AND coalesce(o.ended_at, o.taken_at) < clock_timestamp() - $1::float8 * interval '1 second'
+"""
+FORGET_WORKERS = """
+WITH slice AS (
+    SELECT w.incarnation FROM workers w
+    WHERE w.seen_at < clock_timestamp() - $1::float8 * interval '1 second'
+        AND NOT EXISTS (SELECT FROM worker_leases l WHERE l.holder = w.incarnation)
+    ORDER BY w.seen_at LIMIT $2
+)
+DELETE FROM workers w USING slice s WHERE w.incarnation = s.incarnation
+    AND w.seen_at < clock_timestamp() - $1::float8 * interval '1 second'
+"""
 RENEW_LEASES = """
 WITH held AS (
     SELECT l.shard FROM unnest($1::int[], $2::bigint[]) AS w (shard, epoch)

@@ -1,4 +1,4 @@
-"""Forgets old event ids and old entries of the access log, so that their tables do not grow for ever."""
+"""Forgets old rows some thousand at a time, so that their tables do not grow for ever."""
 
 from __future__ import annotations
 
