@@ -3,7 +3,7 @@
 Run it with ``python -m benchmarks.hostile [name ...]``: decode, fold and plan in this process, without any
 server, what a team sends within the rates of its key, and pods of another team. With ``--work`` it compares
 instead what a cycle is estimated to take with what it takes: the coefficients of
-``domain/cycle/turns.py`` come from that.
+``domain/queue/turns.py`` come from that.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from benchmarks.flow import measure_flow
 from benchmarks.plain import Picture, Spread, numpy_scores, python_scores, spread_of
 from benchmarks.stage import BenchError
 from benchmarks.workloads import WORKLOADS, resized
-from domain.cycle.verdicts import Placement
+from domain.engine.verdicts import Placement
 from domain.kernels.arrays import TOTAL_ONE
 from domain.model.limits import batch_records_max
 from domain.model.profiles import BUILT_IN_PROFILES, Profile

@@ -8,9 +8,9 @@ from typing import Any, Self
 
 from benchmarks.parts import NODES, Part, figure_of, rounded
 from benchmarks.stage import BenchError
-from domain.cycle.evaluate import compiled_alone
-from domain.cycle.preemption import Preemptor
 from domain.cycle.schedule import Scheduler
+from domain.engine.evaluate import compiled_alone
+from domain.engine.preemption import Preemptor
 from domain.kernels import preempting
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.nodes import NodeSpec

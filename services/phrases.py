@@ -154,7 +154,7 @@ def weighted(score: str, weight: float) -> str:
 
 
 class Evicted(Protocol):
-    """Victims on a node, and what their eviction weighs: see ``domain.cycle.evaluate.Eviction``."""
+    """Victims on a node, and what their eviction weighs: see ``domain.engine.evaluate.Eviction``."""
 
     @property
     def node(self) -> str: ...

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from domain.cycle.gangs import Gang
-from domain.cycle.groups import Tried
-from domain.cycle.homes import Domain
+from domain.engine.homes import Domain
 from domain.model.resources import PODS
+from domain.queue.gangs import Gang
+from domain.queue.groups import Tried
 from domain.state.cluster import ClusterState
 from domain.state.keyed_values import ABSENT
 from domain.state.resources import NOWHERE

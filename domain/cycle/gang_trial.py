@@ -8,18 +8,18 @@ from typing import NamedTuple
 import numpy as np
 
 from domain.cycle.gang_domains import domains_of
-from domain.cycle.gangs import Gang
-from domain.cycle.groups import GroupKey, Tried
-from domain.cycle.homes import Domain
 from domain.cycle.kernel_call import call_kernel, compile_groups, undo
-from domain.cycle.picked import part_of
 from domain.cycle.preempt import willing_groups
-from domain.cycle.program import Program
 from domain.cycle.record import take_over
 from domain.cycle.run import CycleRun
-from domain.cycle.turns import pairs_count, trial_work
+from domain.engine.homes import Domain
+from domain.engine.picked import part_of
+from domain.engine.program import Program
 from domain.kernels import arrays as kernel
 from domain.model.limits import gang_domains_per_cycle_max, gang_members_max, gang_pairs_max
+from domain.queue.gangs import Gang
+from domain.queue.groups import GroupKey, Tried
+from domain.queue.turns import pairs_count, trial_work
 
 CHANGES = 2
 """How often a row is written for each pod on trial: placed, and taken back."""

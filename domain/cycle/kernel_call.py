@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from domain.cycle.explanation import scratch_for
-from domain.cycle.groups import GroupKey, Tried
-from domain.cycle.homes import Domain
-from domain.cycle.picked import room_for
-from domain.cycle.program import Program
 from domain.cycle.record import refuse
 from domain.cycle.run import CycleRun
+from domain.engine.explanation import scratch_for
+from domain.engine.homes import Domain
+from domain.engine.picked import room_for
+from domain.engine.program import Program
 from domain.kernels import arrays as kernel
 from domain.kernels import placing
 from domain.kernels.nominated import place_nominated
 from domain.model.devices import Ask
+from domain.queue.groups import GroupKey, Tried
 
 Compiled = tuple[list[Tried], dict[GroupKey, Program], int]
 """The candidates to try, the programs of their groups, and which candidate comes next."""

@@ -11,16 +11,16 @@ from operator import attrgetter
 
 import numpy as np
 
-from domain.cycle.gangs import min_member_of
-from domain.cycle.groups import GroupKey
 from domain.cycle.kernel_call import call_nominated, undo
-from domain.cycle.picked import Specs, with_devices
-from domain.cycle.program import Program
-from domain.cycle.promises import hold, mates_of, urgency
 from domain.cycle.record import note_ended, note_rules
 from domain.cycle.run import CycleRun, Preempting
-from domain.cycle.verdicts import Placement
+from domain.engine.picked import Specs, with_devices
+from domain.engine.program import Program
+from domain.engine.promises import hold, mates_of, urgency
+from domain.engine.verdicts import Placement
 from domain.model.decisions import Attempt
+from domain.queue.gangs import min_member_of
+from domain.queue.groups import GroupKey
 from domain.state.changes import Change, NominationEnded
 from domain.state.cluster import ClusterState
 from domain.state.nominations import Nomination

@@ -13,15 +13,15 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from operator import attrgetter
 
-from domain.cycle.groups import GroupKey, Tried, by_priority
 from domain.cycle.kernel_call import call_kernel, compile_groups
 from domain.cycle.nominated import count_again, try_nominated, uncount_below
-from domain.cycle.picked import part_of
 from domain.cycle.preempt import end_call, willing_groups
-from domain.cycle.program import Program
 from domain.cycle.record import take_over
 from domain.cycle.run import CycleRun, Preempting
-from domain.cycle.verdicts import AnyVerdict, Failure, Placement
+from domain.engine.picked import part_of
+from domain.engine.program import Program
+from domain.engine.verdicts import AnyVerdict, Failure, Placement
+from domain.queue.groups import GroupKey, Tried, by_priority
 
 _ARRIVAL, _PRIORITY = attrgetter("arrival"), attrgetter("pod.template.priority")
 

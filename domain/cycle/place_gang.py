@@ -7,18 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from domain.cycle.gang_trial import Trial, domains_to_try, explain_undone, take_back, try_gang
-from domain.cycle.gangs import Gang, codes_of, lacking
-from domain.cycle.groups import GroupKey, Tried
-from domain.cycle.homes import Domain
 from domain.cycle.nominated import count_again, uncount_below
-from domain.cycle.picked import part_of
 from domain.cycle.place import place_all
 from domain.cycle.preempt_gang import Preempted, preempt_gang
 from domain.cycle.record import explain_held_now, take_over
 from domain.cycle.run import CycleRun
-from domain.cycle.turns import trial_work
-from domain.cycle.verdicts import Failure
+from domain.engine.homes import Domain
+from domain.engine.picked import part_of
+from domain.engine.verdicts import Failure
 from domain.model.limits import gang_members_max
+from domain.queue.gangs import Gang, codes_of, lacking
+from domain.queue.groups import GroupKey, Tried
+from domain.queue.turns import trial_work
 
 
 def place_gang(run: CycleRun, gang: Gang) -> None:

@@ -11,19 +11,19 @@ from collections.abc import Collection, Mapping, Sequence, Set
 
 import numpy as np
 
-from domain.cycle.evaluate import Alone, look_at_rows
-from domain.cycle.groups import GroupKey, Tried
 from domain.cycle.nominated import let_go
-from domain.cycle.picked import part_of
-from domain.cycle.preemption import NEVER, Decided, Planned, has_leaving
-from domain.cycle.preemption import Nominated as Counted
-from domain.cycle.program import Program
 from domain.cycle.record import take_over
 from domain.cycle.run import CycleRun, Preempting
-from domain.cycle.turns import plan_work
-from domain.cycle.verdicts import Preemption
+from domain.engine.evaluate import Alone, look_at_rows
+from domain.engine.picked import part_of
+from domain.engine.preemption import NEVER, Decided, Planned, has_leaving
+from domain.engine.preemption import Nominated as Counted
+from domain.engine.program import Program
+from domain.engine.verdicts import Preemption
 from domain.kernels import arrays as kernel
 from domain.model.pods import DEFAULT_PROFILE, PodTemplate
+from domain.queue.groups import GroupKey, Tried
+from domain.queue.turns import plan_work
 from domain.state.nominations import Nomination
 from domain.state.steps import Nominated
 

@@ -17,15 +17,15 @@ from typing import NamedTuple
 import numpy as np
 
 from domain.cycle.gang_trial import CHANGES, Trial, domains_to_try, explain_undone, take_back, try_gang
-from domain.cycle.gangs import Gang, lacking
-from domain.cycle.groups import GroupKey, Tried
 from domain.cycle.nominated import count_again, uncount_below
 from domain.cycle.preempt import decided_for, may_preempt, nominate
-from domain.cycle.preemption import NO_VICTIMS, Decided, Planned, has_leaving
-from domain.cycle.preemption import Nominated as Counted
-from domain.cycle.program import Program
 from domain.cycle.run import CycleRun, Preempting
-from domain.cycle.turns import plan_work, trial_work
+from domain.engine.preemption import NO_VICTIMS, Decided, Planned, has_leaving
+from domain.engine.preemption import Nominated as Counted
+from domain.engine.program import Program
+from domain.queue.gangs import Gang, lacking
+from domain.queue.groups import GroupKey, Tried
+from domain.queue.turns import plan_work, trial_work
 from domain.state.budgets import Budgets
 from domain.state.pods import PodEntry
 

@@ -9,16 +9,16 @@ from itertools import compress
 import msgspec
 import numpy as np
 
-from domain.cycle.counter import Counter
-from domain.cycle.explanation import KernelOutput, explain, explain_held, store_versions
-from domain.cycle.groups import GroupKey, Tried, WaitingGroup
-from domain.cycle.matchers import matchers_of
-from domain.cycle.picked import with_devices
-from domain.cycle.program import Program
+from domain.counting.counter import Counter
+from domain.counting.matchers import matchers_of
 from domain.cycle.run import CycleRun
-from domain.cycle.verdicts import Failure, Placement
+from domain.engine.explanation import KernelOutput, explain, explain_held, store_versions
+from domain.engine.picked import with_devices
+from domain.engine.program import Program
+from domain.engine.verdicts import Failure, Placement
 from domain.kernels import arrays as kernel
 from domain.model.decisions import Attempt, GangSeen
+from domain.queue.groups import GroupKey, Tried, WaitingGroup
 from domain.state.changes import Change, NominationEnded
 from domain.state.steps import Assumed
 

@@ -11,21 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from domain.cycle.blocked import Failing
 from domain.cycle.gang_trial import domains_to_try, take_back, try_gang
-from domain.cycle.gangs import Gang, lacking
-from domain.cycle.groups import GroupKey, Line, WaitingGroup
 from domain.cycle.nominated import compile_nominated, count_nominations, group_of, is_refused, let_go
 from domain.cycle.preempt import decided_for, nominate
 from domain.cycle.preempt_gang import GangPlan, nominate_gang, out_of_turn, plan_below
-from domain.cycle.preemption import NO_VICTIMS, Planned
-from domain.cycle.program import Program
-from domain.cycle.promises import mates_of
-from domain.cycle.queue import Queue
 from domain.cycle.run import CycleRun, Preempting
+from domain.engine.preemption import NO_VICTIMS, Planned
+from domain.engine.program import Program
+from domain.engine.promises import mates_of
 from domain.model.limits import reservation_lasts_seconds, reservation_look_ms, reservation_tries_max
 from domain.model.pods import DEFAULT_PROFILE
 from domain.model.timestamps import NEVER_MS
+from domain.queue.blocked import Failing
+from domain.queue.gangs import Gang, lacking
+from domain.queue.groups import GroupKey, Line, WaitingGroup
+from domain.queue.queue import Queue
 from domain.state.cluster import ClusterState
 from domain.state.nominations import Nomination
 from domain.state.steps import Cleared

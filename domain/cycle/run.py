@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from domain.cycle.groups import GroupKey
-from domain.cycle.preemption import Preemptor
-from domain.cycle.queue import Queue
-from domain.cycle.slots import GroupSlots
-from domain.cycle.unheeded import Unheeded
-from domain.cycle.verdicts import CycleResult
+from domain.engine.preemption import Preemptor
+from domain.engine.slots import GroupSlots
+from domain.engine.verdicts import CycleResult
 from domain.model.limits import cycle_pods_max, cycle_work_max
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
+from domain.queue.groups import GroupKey
+from domain.queue.queue import Queue
+from domain.queue.unheeded import Unheeded
 from domain.state.budgets import Budgets
 from domain.state.cluster import ClusterState
 from domain.state.nominations import Nomination

@@ -13,23 +13,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from itertools import chain
 from operator import attrgetter
 
-from domain.cycle.counted import PodsKnown
-from domain.cycle.excluded import Excluded
-from domain.cycle.homes import Homes
+from domain.counting.counted import PodsKnown
 from domain.cycle.place import place
 from domain.cycle.place_gang import place_gang
 from domain.cycle.preempt import may_preempt
 from domain.cycle.preempt_gang import plan_gang
-from domain.cycle.preemption import Planned, Preemptor
-from domain.cycle.profiles import Profiles
-from domain.cycle.promises import hold, left_for, promised_on, run_out, to_try
-from domain.cycle.queue import Queue
 from domain.cycle.record import refuse
 from domain.cycle.reserve import Reserving
 from domain.cycle.run import CycleRun, Preempting
-from domain.cycle.slots import GroupSlots
-from domain.cycle.unheeded import Unheeded
-from domain.cycle.verdicts import CycleResult
+from domain.engine.homes import Homes
+from domain.engine.preemption import Planned, Preemptor
+from domain.engine.profiles import Profiles
+from domain.engine.promises import hold, left_for, promised_on, run_out, to_try
+from domain.engine.slots import GroupSlots
+from domain.engine.verdicts import CycleResult
 from domain.kernels import arrays as kernel
 from domain.model.events import BindFailed, Event, PodUpserted, ProfileDeleted, ProfileEvent
 from domain.model.limits import (
@@ -46,6 +43,9 @@ from domain.model.pods import PodSpec, PodTemplate, is_master
 from domain.model.priorities import PRIORITY_MAX
 from domain.model.profiles import Profile
 from domain.plugins.view import NodeView
+from domain.queue.excluded import Excluded
+from domain.queue.queue import Queue
+from domain.queue.unheeded import Unheeded
 from domain.state.budgets import Budgets
 from domain.state.changes import (
     BindUndone,

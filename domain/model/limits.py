@@ -99,7 +99,7 @@ poll_records_max = 2_000
 batch_decisions_max = (
     10_000  # a record brings at most one per pod of a node; beyond it no further one is folded
 )
-cycle_work_max = 240_000  # in units of about a microsecond: see domain/cycle/turns.py
+cycle_work_max = 240_000  # in units of about a microsecond: see domain/queue/turns.py
 cycle_pods_max = 4_000  # that one cycle tries
 gang_members_max = 10_000  # that wait at a time: they are tried in one cycle, and committed in one batch
 gang_pairs_max = 200_000  # of kinds of its pods and terms of others, and of its terms and kinds of others

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import numpy as np
 
-from domain.cycle.groups import WaitingGroup
 from domain.model.devices import GPU_MILLI
 from domain.model.pods import PodTemplate
+from domain.queue.groups import WaitingGroup
 from domain.state.cluster import ClusterState
 from domain.state.resources import PODS
 from research.search.balance import balance, imbalance, utilisation

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Placement
+from domain.engine.verdicts import Placement
 from domain.model.events import (
     Event,
     NodeDeleted,

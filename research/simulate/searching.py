@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from domain.cycle.evaluate import evaluate
 from domain.cycle.schedule import Scheduler
+from domain.engine.evaluate import evaluate
 from domain.model.events import PodUpserted
 from domain.model.pods import PodSpec
 from domain.plugins.base import Term

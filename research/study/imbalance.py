@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Placement
+from domain.engine.verdicts import Placement
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.pods import PodSpec
 from domain.search.packing import Improving

@@ -27,7 +27,7 @@ from services.phrases import (
 )
 
 if TYPE_CHECKING:
-    from domain.cycle.evaluate import Verdict
+    from domain.engine.evaluate import Verdict
     from domain.model.decisions import Attempt
     from services.plan.capacity import Capacity
     from services.plan.plan import Plan, Planned

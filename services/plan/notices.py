@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from domain.cycle.program import warnings_of
+from domain.engine.program import warnings_of
 from domain.manifests.codes import UNSUPPORTED, ignored_in_words
 from domain.model.config import PodGroup
 from domain.model.decisions import Attempt

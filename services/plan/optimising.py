@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from domain.cycle.evaluate import compiled_alone
-from domain.cycle.groups import WaitingGroup
+from domain.engine.evaluate import compiled_alone
 from domain.model import devices
 from domain.model.pods import PodSpec
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
+from domain.queue.groups import WaitingGroup
 from domain.search.packing import Improving, Score
 from domain.state.budgets import Budgets
 from domain.state.cluster import ClusterState

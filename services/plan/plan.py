@@ -13,11 +13,11 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from domain.cycle.dry_run import with_gang_preemption, with_preemption
-from domain.cycle.evaluate import Verdict, evaluate
-from domain.cycle.preemption import Planned as Preempted
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Failure, Placement
+from domain.engine.dry_run import with_gang_preemption, with_preemption
+from domain.engine.evaluate import Verdict, evaluate
+from domain.engine.preemption import Planned as Preempted
+from domain.engine.verdicts import Failure, Placement
 from domain.model.decisions import Attempt, Outcome
 from domain.model.errors import FieldError
 from domain.model.events import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from domain.cycle.evaluate import Verdict
+from domain.engine.evaluate import Verdict
 from domain.manifests.profile import KIND as PROFILE_KIND
 from domain.manifests.profile import profile_from_manifest
 from domain.model.errors import FieldError

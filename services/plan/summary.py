@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from domain.cycle.evaluate import Verdict
+from domain.engine.evaluate import Verdict
 from domain.model.decisions import GangSeen
 from domain.model.nodes import NodeSpec
 from domain.plugins.view import NodeView

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from domain.cycle.evaluate import evaluate
+from domain.engine.evaluate import evaluate
 from domain.manifests.objects import node_from_manifest, pod_from_manifest
 from domain.model.errors import FieldError
 from domain.model.events import NodeUpserted

@@ -1,7 +1,7 @@
 """Guards: what a batch must be sure of beyond the nodes on which it places pods.
 
-These are matchers (``domain/cycle/matchers.py``), and disruption budgets: two workers could each evict a pod
-that a budget lets go, from a node of its own, where it lets one of them go.
+These are matchers (``domain/counting/matchers.py``), and disruption budgets: two workers could each evict a
+pod that a budget lets go, from a node of its own, where it lets one of them go.
 """
 
 from __future__ import annotations

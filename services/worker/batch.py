@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import CycleResult, Failure, Placement, Preemption
+from domain.engine.verdicts import CycleResult, Failure, Placement, Preemption
 from domain.model.decisions import Attempt, Decision, Outcome
 from domain.model.pods import PodSpec
 from domain.state.changes import (

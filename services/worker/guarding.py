@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from domain.cycle.matchers import KnownMatchers, Needs, announced_to
-from domain.cycle.verdicts import CycleResult, Placement, Preemption
+from domain.counting.matchers import KnownMatchers, Needs, announced_to
+from domain.engine.verdicts import CycleResult, Placement, Preemption
 from domain.state.cluster import ClusterState
 from services.ports.guards import Guard, budget_key
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 import msgspec
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import CycleResult, Failure, Preemption
+from domain.engine.verdicts import CycleResult, Failure, Preemption
 from domain.manifests.profile import profile_to_spec
 from domain.model.config import CONTENTS, ConfigObject
 from domain.model.decisions import Attempt, Decision

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from domain.cycle.verdicts import Preemption
+from domain.engine.verdicts import Preemption
 from domain.model.decisions import Attempt, Decision, Outcome
 from domain.model.pods import PodSpec
 from domain.model.timestamps import format_ms

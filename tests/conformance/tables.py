@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from domain.cycle.evaluate import Verdict
+from domain.engine.evaluate import Verdict
 
 CASES = Path(__file__).parent / "cases"
 FILES = (

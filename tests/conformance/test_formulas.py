@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from domain.cycle.evaluate import evaluate
+from domain.engine.evaluate import evaluate
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.profiles import PluginUse, Profile
 from domain.plugins.registry import ProfilePlan

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from domain.cycle.evaluate import Verdict
+from domain.engine.evaluate import Verdict
 from domain.manifests.objects import node_from_manifest, pod_from_manifest
 from domain.manifests.profile import profile_from_manifest
 from domain.model.config import Namespace

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from domain.cycle.evaluate import Verdict
+from domain.engine.evaluate import Verdict
 from domain.manifests.profile import profile_from_manifest
 from domain.model.events import Event
 from domain.model.usage import usage_from_manifest

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from domain.cycle.evaluate import compiled_alone
-from domain.cycle.preemption import Decided, Planned, Preemptor
+from domain.engine.evaluate import compiled_alone
+from domain.engine.preemption import Decided, Planned, Preemptor
 from domain.manifests.profile import profile_from_manifest
 from domain.model.events import NodeUpserted, PodDeleted, PodUpserted
 from domain.model.pods import PodSpec, PodTemplate

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import CycleResult, Placement
+from domain.engine.verdicts import CycleResult, Placement
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.limits import backoff_ms_max, backoff_ms_min
 from domain.model.pods import PodTemplate

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from domain.cycle.evaluate import Verdict
+from domain.engine.evaluate import Verdict
 from domain.model.errors import FieldError
 from services.plan.objects import Given
 from services.plan.plan import Plan

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from domain.cycle.evaluate import evaluate
+from domain.engine.evaluate import evaluate
 from domain.manifests.profile import profile_from_manifest
 from domain.model.events import NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
 from domain.plugins.registry import ProfilePlan

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import CycleResult, Failure, Placement
+from domain.engine.verdicts import CycleResult, Failure, Placement
 from domain.model.decisions import Attempt
 from domain.model.events import Event
 from tests.oracle.crowds import Crowd, Size

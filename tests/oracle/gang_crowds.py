@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from domain.cycle.verdicts import Placement
+from domain.engine.verdicts import Placement
 from domain.model.config import POD_GROUP, PodGroup
 from domain.model.decisions import Outcome
 from domain.model.events import ConfigDeleted, ConfigUpserted, Event

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import CycleResult, Placement
+from domain.engine.verdicts import CycleResult, Placement
 from domain.model.decisions import Attempt
 from domain.model.events import Event
 from tests.oracle.placing import Look, Oracle

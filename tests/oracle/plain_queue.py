@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from domain.cycle.groups import WaitingGroup
-from domain.cycle.turns import Works
+from domain.queue.groups import WaitingGroup
+from domain.queue.turns import Works
 
 
 class Plain(NamedTuple):

@@ -8,9 +8,9 @@ from random import Random
 
 import numpy as np
 
-from domain.cycle.evaluate import evaluate
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Placement
+from domain.engine.evaluate import evaluate
+from domain.engine.verdicts import Placement
 from domain.model.decisions import Attempt
 from domain.model.events import Event
 from domain.plugins.registry import ProfilePlan

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from domain.cycle.evaluate import evaluate
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Placement
+from domain.engine.evaluate import evaluate
+from domain.engine.verdicts import Placement
 from domain.kernels.arrays import SPAN
 from domain.manifests.profile import profile_from_manifest
 from domain.model.events import NodeUpserted, PodUpserted

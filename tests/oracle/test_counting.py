@@ -11,10 +11,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from domain.cycle.bounds import empty_bounds, empty_row_bounds, empty_trees
-from domain.cycle.counted import Counted
-from domain.cycle.explanation import scratch_for
-from domain.cycle.picked import room_for
+from domain.counting.counted import Counted
+from domain.engine.bounds import empty_bounds, empty_row_bounds, empty_trees
+from domain.engine.explanation import scratch_for
+from domain.engine.picked import room_for
 from domain.kernels import arrays as kernel
 from domain.kernels import placing
 from tests.depth import some

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from domain.cycle.queue import Queue
 from domain.model.selectors import LabelSelector
 from domain.plugins import spread_constraints
 from domain.plugins.counting import CounterSpec, Rule
 from domain.plugins.filters import inter_pod_affinity as affinity_filter
 from domain.plugins.filters import pod_topology_spread as spread_filter
 from domain.plugins.weighers import Match, Weigher
+from domain.queue.queue import Queue
 from domain.state.pod_classes import PodClass
 from domain.state.pod_index import PodIndex
 from domain.state.steps import Settle

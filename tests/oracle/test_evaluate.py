@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from domain.cycle.evaluate import evaluate
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Failure, Placement
+from domain.engine.evaluate import evaluate
+from domain.engine.verdicts import Failure, Placement
 from domain.kernels.arrays import TOTAL_ONE
 from domain.model.decisions import Attempt, Outcome
 from domain.plugins.registry import ProfilePlan

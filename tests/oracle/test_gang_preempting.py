@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Placement, Preemption
+from domain.engine.verdicts import Placement, Preemption
 from domain.model.config import POD_GROUP, PodGroup
 from domain.model.events import ConfigUpserted, Event, NodeUpserted, PodUpserted
 from domain.model.nodes import NodeSpec

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from domain.cycle import bounds as bounds_module
-from domain.cycle import slots as slots_module
-from domain.cycle.homes import Homes
 from domain.cycle.schedule import Scheduler
-from domain.cycle.slots import GroupSlots
-from domain.cycle.verdicts import AnyVerdict, CycleResult, Placement
+from domain.engine import bounds as bounds_module
+from domain.engine import slots as slots_module
+from domain.engine.homes import Homes
+from domain.engine.slots import GroupSlots
+from domain.engine.verdicts import AnyVerdict, CycleResult, Placement
 from domain.model.events import Event, NodeUpserted, PodUpserted
 from domain.model.pods import NodeAffinity, NodeSelectorTerm, PreferredTerm, Requirement
 from domain.model.profiles import BUILT_IN_PROFILES

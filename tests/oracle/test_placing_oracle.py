@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from domain.cycle import bounds as bounds_module
-from domain.cycle import slots as slots_module
 from domain.cycle.schedule import Scheduler
-from domain.cycle.slots import GroupSlots
-from domain.cycle.verdicts import CycleResult, Placement
+from domain.engine import bounds as bounds_module
+from domain.engine import slots as slots_module
+from domain.engine.slots import GroupSlots
+from domain.engine.verdicts import CycleResult, Placement
 from domain.model.events import Event, PodUpserted
 from domain.state import snapshot as snapshot_module
 from tests.depth import examples

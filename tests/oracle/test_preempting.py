@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from domain.cycle.evaluate import compiled_alone
-from domain.cycle.preemption import Decided, Nominated, Planned, Preemptor
+from domain.engine.evaluate import compiled_alone
+from domain.engine.preemption import Decided, Nominated, Planned, Preemptor
 from domain.model.events import NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.nodes import NodeSpec, Taint
 from domain.model.selectors import (

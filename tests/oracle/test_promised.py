@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from domain.cycle.evaluate import evaluate
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Placement
+from domain.engine.evaluate import evaluate
+from domain.engine.verdicts import Placement
 from domain.model.events import Event, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.nodes import NodeSpec
 from domain.model.profiles import Profile

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from domain.cycle.groups import WaitingGroup
 from domain.cycle.schedule import Scheduler
-from domain.cycle.turns import Works
 from domain.model.decisions import Attempt
 from domain.model.events import PodDeleted, PodUpserted
 from domain.model.pods import DEFAULT_PROFILE
 from domain.model.profiles import BUILT_IN_PROFILES
+from domain.queue.groups import WaitingGroup
+from domain.queue.turns import Works
 from tests.depth import some
 from tests.oracle.plain_queue import Plain, plain_draw
 from tests.values import pod, template

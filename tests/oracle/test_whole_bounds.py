@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from domain.cycle import program as program_module
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import CycleResult, Placement
+from domain.engine import program as program_module
+from domain.engine.verdicts import CycleResult, Placement
 from domain.kernels import row_bounds
 from domain.kernels.arrays import BALANCED_CHANGE, BLOCK, LEAST_ALLOCATED, PARTS_MAX, WHOLE
 from domain.kernels.blocks import summarise

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import CycleResult, Placement
+from domain.engine.verdicts import CycleResult, Placement
 from domain.model.config import NAMESPACE, Namespace
 from domain.model.events import ConfigUpserted, Event
 from domain.model.profiles import PluginUse, Profile

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from domain.cycle.counters import CounterTable
+from domain.counting.counters import CounterTable
 from domain.kernels.arrays import Counters
 from domain.model.events import NodeDeleted, NodeUpserted
 from domain.model.marks import PortMark, TermMark, marks_of

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Placement, Preemption
+from domain.engine.verdicts import Placement, Preemption
 from domain.model.config import POD_GROUP, PodGroup
 from domain.model.events import ConfigUpserted, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.profiles import BUILT_IN_PROFILES

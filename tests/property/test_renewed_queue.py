@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from domain.cycle.groups import Line
-from domain.cycle.queue import Queue
 from domain.cycle.schedule import Scheduler
 from domain.model.config import POD_GROUP, PodGroup
 from domain.model.events import (
@@ -23,6 +21,8 @@ from domain.model.events import (
 )
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.selectors import LabelRequirement, LabelSelector, SpreadConstraint
+from domain.queue.groups import Line
+from domain.queue.queue import Queue
 from tests.depth import some
 from tests.values import node, pod, template
 

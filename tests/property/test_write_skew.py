@@ -14,9 +14,9 @@ from random import Random
 import msgspec
 import pytest
 
-from domain.cycle.matchers import KnownMatchers, Matcher, Needs
+from domain.counting.matchers import KnownMatchers, Matcher, Needs
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Placement
+from domain.engine.verdicts import Placement
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.profiles import BUILT_IN_PROFILES

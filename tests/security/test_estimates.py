@@ -31,7 +31,7 @@ def test_no_shape_takes_much_more_than_it_is_estimated_at(name: str) -> None:
         if min(found) <= FACTOR_MAX:
             return
     raise AssertionError(
-        f"{name} takes {min(found):.1f} times what it is estimated at: domain/cycle/turns.py"
+        f"{name} takes {min(found):.1f} times what it is estimated at: domain/queue/turns.py"
     )
 
 

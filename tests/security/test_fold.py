@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from domain.cycle.evaluate import evaluate
+from domain.engine.evaluate import evaluate
 from domain.manifests.objects import pod_from_manifest
 from domain.model.limits import (
     pods_per_node_max,

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from domain.cycle import preempt
-from domain.cycle.preemption import Planned
 from domain.cycle.run import CycleRun, Preempting
 from domain.cycle.schedule import Scheduler
+from domain.engine.preemption import Planned
 from domain.model.decisions import Outcome
 from domain.model.pods import PodSpec
 from services.adapters.batches import ShardAdvance
@@ -448,7 +448,7 @@ _WAITS_FOR_NOBODY = mock.patch("domain.cycle.preempt.has_leaving", return_value=
 
 # ------------------------------------------------------------------------------------------------- gangs
 
-_PARTS = mock.patch("domain.cycle.gangs.Gang.lacking_count", property(lambda gang: 0))
+_PARTS = mock.patch("domain.queue.gangs.Gang.lacking_count", property(lambda gang: 0))
 _PARTS_LOSE = mock.patch("services.codec.settling._is_short", return_value=False)
 _MANY_IN_GANGS = mock.patch.multiple(
     "tests.simulation.scenario", _IN_GANGS=0.8, _GANGS=tuple(f"gang-{number}" for number in range(8))

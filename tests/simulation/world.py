@@ -20,7 +20,7 @@ import msgspec
 import orjson
 from prometheus_client import CollectorRegistry
 
-from domain.cycle.slots import GroupSlots
+from domain.engine.slots import GroupSlots
 from domain.model.decisions import Outcome
 from domain.model.errors import TopicMismatch
 from domain.model.profiles import BUILT_IN_PROFILES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from domain.cycle.evaluate import evaluate
+from domain.engine.evaluate import evaluate
 from domain.model.events import PodDeleted, PodUpserted
 from domain.model.pods import PodSpec
 from domain.state.cluster import ClusterState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Placement, Preemption
+from domain.engine.verdicts import Placement, Preemption
 from domain.model.events import Event, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.state.changes import NominationEnded

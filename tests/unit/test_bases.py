@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from domain.cycle.bases import Bases
-from domain.cycle.program import Program, StaticPart
+from domain.engine.bases import Bases
+from domain.engine.program import Program, StaticPart
 
 SLOTS = 8
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, cast
 
-from domain.cycle.counted import NOTHING, Counted, counted_of
+from domain.counting.counted import NOTHING, Counted, counted_of
 from domain.kernels import arrays as kernel
 from domain.model.limits import rules_per_pod_max, values_per_pod_max
 from domain.model.profiles import PluginUse, Profile

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.slots import GroupSlots
+from domain.engine.slots import GroupSlots
 from domain.model.config import NAMESPACE, SERVICE, Content, Namespace, Selecting
 from domain.model.events import ConfigUpserted, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.limits import counted_weight_max

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Placement
+from domain.engine.verdicts import Placement
 from domain.model.errors import Fenced
 from domain.model.events import NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
 from domain.model.marks import PortMark

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import CycleResult, Placement
+from domain.engine.verdicts import CycleResult, Placement
 from domain.manifests.objects import node_from_manifest, pod_from_manifest
 from domain.model.config import POD_GROUP, PodGroup
 from domain.model.decisions import GangSeen

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from domain.cycle.evaluate import Verdict
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Failure, Placement
+from domain.engine.evaluate import Verdict
+from domain.engine.verdicts import Failure, Placement
 from domain.model.errors import FieldError
 from domain.model.events import Event, NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
 from domain.model.pods import PodSpec

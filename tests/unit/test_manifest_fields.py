@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from docs.build.manifest_pages import main
-from domain.cycle.program import warnings_of
+from domain.engine.program import warnings_of
 from domain.manifests.codes import IGNORED, UNSUPPORTED
 from domain.manifests.fields import BY_PROFILE, SHAPES, Shape, Treatment, codes
 from domain.manifests.objects import pod_from_manifest

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from domain.cycle.evaluate import evaluate
 from domain.cycle.schedule import Scheduler
+from domain.engine.evaluate import evaluate
 from domain.kernels.arrays import LEAST_ALLOCATED
 from domain.model.events import NodeUpserted
 from domain.model.profiles import PluginUse, Profile

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from domain.cycle.counted import PodsKnown
+from domain.counting.counted import PodsKnown
 from domain.cycle.schedule import Scheduler
 from domain.kernels.arrays import DEMANDS_MAX, PARTS_MAX, STATIC_MAX, TERMS_MAX
 from domain.model.decisions import Attempt

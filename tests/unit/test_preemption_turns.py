@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from domain.cycle.queue import Queue
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import CycleResult, Placement, Preemption
+from domain.engine.verdicts import CycleResult, Placement, Preemption
 from domain.model.devices import GPU, GPU_MILLI
 from domain.model.events import NodeUpserted, PodDeleted, PodUpserted
 from domain.model.pods import PodSpec
 from domain.model.profiles import BUILT_IN_PROFILES
+from domain.queue.queue import Queue
 from tests.values import node, pod, template
 
 AT_MS = 1_700_000_000_000
@@ -43,7 +43,7 @@ def names(result: CycleResult, kind: type[Placement | Preemption]) -> list[str]:
 def plans_of_a_cycle(monkeypatch: pytest.MonkeyPatch) -> int:
     """Let a cycle have work enough for so many plans on all nodes, and for trying all of the pods."""
     monkeypatch.setattr("domain.cycle.schedule.cycle_work_max", 7_000)
-    monkeypatch.setattr("domain.cycle.turns._PLAN", 1_500)
+    monkeypatch.setattr("domain.queue.turns._PLAN", 1_500)
     return 4
 
 

@@ -8,10 +8,10 @@ import msgspec
 import orjson
 import pytest
 
-from domain.cycle import profiles as profiles_module
-from domain.cycle.profiles import Profiles
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import CycleResult, Failure, Placement
+from domain.engine import profiles as profiles_module
+from domain.engine.profiles import Profiles
+from domain.engine.verdicts import CycleResult, Failure, Placement
 from domain.manifests.profile import profile_from_manifest, profile_from_spec, profile_to_spec
 from domain.model.decisions import Attempt
 from domain.model.errors import FieldError

@@ -8,7 +8,7 @@ import pytest
 
 from domain.cycle import schedule as schedule_module
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import CycleResult, Failure, Placement
+from domain.engine.verdicts import CycleResult, Failure, Placement
 from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.nodes import Taint
 from domain.model.pods import NodeAffinity, NodeSelectorTerm, PodTemplate, Requirement

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from domain.cycle.evaluate import Verdict, evaluate
 from domain.cycle.schedule import Scheduler
+from domain.engine.evaluate import Verdict, evaluate
 from domain.kernels.risk import beta_cdf, fit_beta, loaded_risk, promised_risk
 from domain.manifests.objects import pod_from_manifest
 from domain.model.errors import FieldError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Placement
+from domain.engine.verdicts import Placement
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.profiles import BUILT_IN_PROFILES
 from tests.values import node, pod, template

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Placement
+from domain.engine.verdicts import Placement
 from domain.model.events import NodeUpserted, PodUpserted
 from domain.model.nodes import NodeImage, NodeSpec, Taint
 from domain.model.pods import PodTemplate

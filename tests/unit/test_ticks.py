@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Placement
+from domain.engine.verdicts import Placement
 from domain.model.errors import LogRefused
 from domain.model.events import Event, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.limits import tick_ms

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from domain.cycle.groups import Line, WaitingGroup
-from domain.cycle.turns import Candidate, Works, draw, group_work, pod_work, static_work
 from domain.model.events import NodeUpserted
 from domain.model.limits import cycle_pods_max, cycle_work_max
 from domain.model.pods import DEFAULT_PROFILE, PodTemplate
@@ -13,6 +11,8 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.selectors import SpreadConstraint
 from domain.model.signature import signature
 from domain.plugins.registry import ProfilePlan
+from domain.queue.groups import Line, WaitingGroup
+from domain.queue.turns import Candidate, Works, draw, group_work, pod_work, static_work
 from domain.state.cluster import ClusterState
 from tests.values import node, template
 
@@ -27,7 +27,7 @@ MANY = 1 << 20
 @pytest.fixture(autouse=True)
 def _static_plugins_are_asked_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a pod of a group cost the same whether or not its like was seen."""
-    monkeypatch.setattr("domain.cycle.turns._STATIC", 0)
+    monkeypatch.setattr("domain.queue.turns._STATIC", 0)
 
 
 def lines(*wanted: tuple[str, int, int], pods: int = 1) -> list[Line]:
@@ -142,7 +142,7 @@ def test_an_ordinary_batch_is_drawn_whole() -> None:
 
 
 def test_what_static_plugins_say_is_paid_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("domain.cycle.turns._STATIC", 1_000)
+    monkeypatch.setattr("domain.queue.turns._STATIC", 1_000)
     works = Works(STATE)
     shapes = [template(i, node_selector=(("pool", f"{i // 10}"),)) for i in range(20)]
     several = [Line("a", WaitingGroup(signature(shape), shape, PLAN)) for shape in shapes]

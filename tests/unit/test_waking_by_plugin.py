@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Failure, Placement
+from domain.engine.verdicts import Failure, Placement
 from domain.model.config import NAMESPACE, Namespace
 from domain.model.events import (
     ConfigUpserted,

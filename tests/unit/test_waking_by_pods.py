@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from domain.cycle.schedule import Scheduler
-from domain.cycle.verdicts import Placement
+from domain.engine.verdicts import Placement
 from domain.model.config import NAMESPACE, Namespace
 from domain.model.events import ConfigUpserted, Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.pods import PodSpec

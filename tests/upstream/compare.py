@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from domain.cycle.evaluate import Verdict
+from domain.engine.evaluate import Verdict
 from services.plan.scenario import plan_scenario
 from tests.upstream.draw import Json
 from tests.upstream.preempted import planned, told, unlike

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
-from domain.cycle.evaluate import Verdict, compiled_alone, evaluate
-from domain.cycle.preemption import Decided, Nominated, Planned, Preemptor, may_preempt
+from domain.engine.evaluate import Verdict, compiled_alone, evaluate
+from domain.engine.preemption import Decided, Nominated, Planned, Preemptor, may_preempt
 from domain.model.pods import DEFAULT_PROFILE
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.plugins.registry import ProfilePlan

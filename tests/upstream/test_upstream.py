@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from domain.cycle.evaluate import Verdict
+from domain.engine.evaluate import Verdict
 from domain.model.decisions import Outcome
 from tests.upstream.compare import code_of, compared, differences
 from tests.upstream.pods import FEATURES_OF_PODS

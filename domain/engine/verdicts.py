@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from domain.cycle.matchers import Matcher
+from domain.counting.matchers import Matcher
 from domain.model.decisions import Attempt
 from domain.model.pods import PodSpec
 from domain.state.changes import NominationEnded

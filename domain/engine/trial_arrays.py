@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from domain.cycle.program import Program
-from domain.cycle.slots import GroupSlots
+from domain.engine.program import Program
+from domain.engine.slots import GroupSlots
 from domain.kernels import arrays as kernel
 from domain.kernels import preempt_arrays
 from domain.model.devices import BUSY, SHARED, asked

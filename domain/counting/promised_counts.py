@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from domain.cycle.counted import Counted, with_promised
+from domain.counting.counted import Counted, with_promised
 from domain.plugins.weighers import Weigher
 from domain.state.cluster import ClusterState
 from domain.state.nominations import Nomination
 from domain.state.pod_classes import PodClass
 
 if TYPE_CHECKING:
-    from domain.cycle.counters import CounterTable
+    from domain.counting.counters import CounterTable
 
 Version = tuple[int, int]
 _NONE = (0, 0)

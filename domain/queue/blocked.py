@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
-from domain.cycle.groups import GroupKey
 from domain.model.timestamps import NEVER_MS
+from domain.queue.groups import GroupKey
 
 Failing = GroupKey | str
 """A group, or a gang by its name."""

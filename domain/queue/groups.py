@@ -7,21 +7,21 @@ from itertools import chain, islice
 from operator import itemgetter, lt
 from typing import TYPE_CHECKING
 
-from domain.cycle.turns import Candidate, Works
 from domain.model.decisions import Attempt
 from domain.model.marks import terms_of
 from domain.model.pods import PodTemplate
 from domain.plugins.registry import ProfilePlan
+from domain.queue.turns import Candidate, Works
 from domain.state.pod_classes import PodClass
 
 if TYPE_CHECKING:
-    from domain.cycle.gangs import Gang
+    from domain.queue.gangs import Gang
     from domain.state.table import NodeTable
 
 GroupKey = tuple[bytes, int]
 """The signature of a group's pods, and the number of their class; 0 where they have none.
 
-It is negative where nodes are excluded for them (``domain/cycle/excluded.py``).
+It is negative where nodes are excluded for them (``domain/queue/excluded.py``).
 """
 
 Tried = tuple[str, "WaitingGroup"]

@@ -1,7 +1,7 @@
 """The queue: pods that wait, group by group, and which of them are worth an attempt now.
 
 A group is in one of four states. *Active*: its pods are tried in their turn. *Parked*: a pod of it found no
-node, and nothing happened since that could cure it (``domain/cycle/waking.py``). *Backing off*: something
+node, and nothing happened since that could cure it (``domain/queue/waking.py``). *Backing off*: something
 did, but its last attempt is too short a while ago. *Held*: it must not be tried at all. A pod that was never
 tried, a *fresh* one, has a turn in any state, as it has to be told why it waits. A flood of equal pods is one
 group, so a million parked pods cost as much as one. Pods of a gang have their turn together (``gangs.py``).
@@ -16,20 +16,20 @@ from operator import itemgetter
 import msgspec
 import numpy as np
 
-from domain.cycle.blocked import Blocked
-from domain.cycle.counter import Counter as PodCounter
-from domain.cycle.counters import CounterTable
-from domain.cycle.dues import Dues, backoff_ends_ms
-from domain.cycle.excluded import Excluded
-from domain.cycle.gangs import GangLine, Gangs, Turn
-from domain.cycle.groups import GroupKey, Line, Tried, WaitingGroup
-from domain.cycle.line_up import LineUp
-from domain.cycle.turns import Works
-from domain.cycle.waking import Waking
+from domain.counting.counter import Counter as PodCounter
+from domain.counting.counters import CounterTable
 from domain.model.decisions import Attempt
 from domain.model.pods import PodSpec, is_master
 from domain.model.priorities import PRIORITY_MAX
 from domain.plugins.registry import ProfilePlan
+from domain.queue.blocked import Blocked
+from domain.queue.dues import Dues, backoff_ends_ms
+from domain.queue.excluded import Excluded
+from domain.queue.gangs import GangLine, Gangs, Turn
+from domain.queue.groups import GroupKey, Line, Tried, WaitingGroup
+from domain.queue.line_up import LineUp
+from domain.queue.turns import Works
+from domain.queue.waking import Waking
 from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from domain.cycle.counter import Counter as PodCounter
-from domain.cycle.counters import CounterTable
+from domain.counting.counter import Counter as PodCounter
+from domain.counting.counters import CounterTable
 from domain.kernels import arrays as kernel
 from domain.kernels import placing
 from domain.model.decisions import Attempt
@@ -23,7 +23,7 @@ from domain.state.devices import derive
 from domain.state.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from domain.cycle.groups import WaitingGroup
+    from domain.queue.groups import WaitingGroup
 
 _PLACES_FIRST = 64
 

@@ -6,9 +6,9 @@ its like waits in a group of its own, whose template says so.
 
 from __future__ import annotations
 
-from domain.cycle.dues import Dues
 from domain.model.limits import bind_failure_seconds
 from domain.model.pods import PodSpec
+from domain.queue.dues import Dues
 
 
 class Excluded:

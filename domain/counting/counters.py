@@ -18,12 +18,12 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from domain.cycle.cells import Cells
-from domain.cycle.counter import Counter
-from domain.cycle.domains import Domains, Moved
-from domain.cycle.effects import Effects
-from domain.cycle.node_moves import NodeMoves
-from domain.cycle.promised_counts import PromisedCounts
+from domain.counting.cells import Cells
+from domain.counting.counter import Counter
+from domain.counting.domains import Domains, Moved
+from domain.counting.effects import Effects
+from domain.counting.node_moves import NodeMoves
+from domain.counting.promised_counts import PromisedCounts
 from domain.kernels import arrays as kernel
 from domain.model.limits import counter_cells_max
 from domain.plugins.counting import CounterSpec

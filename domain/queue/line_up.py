@@ -6,8 +6,8 @@ from collections import Counter
 
 from sortedcontainers import SortedList
 
-from domain.cycle.groups import Line
-from domain.cycle.turns import Candidate, Works, draw
+from domain.queue.groups import Line
+from domain.queue.turns import Candidate, Works, draw
 
 
 class LineUp:

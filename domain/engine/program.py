@@ -7,8 +7,8 @@ from collections.abc import Hashable, Sequence
 import msgspec
 import numpy as np
 
-from domain.cycle.counted import NOTHING
-from domain.cycle.homes import Domain
+from domain.counting.counted import NOTHING
+from domain.engine.homes import Domain
 from domain.kernels import arrays as kernel
 from domain.kernels.normalising import normal
 from domain.kernels.totals import whole_column

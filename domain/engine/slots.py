@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from domain.cycle.bases import Bases, empty_bases
-from domain.cycle.bounds import empty_bounds, empty_row_bounds, empty_trees
-from domain.cycle.counted import NOTHING, PodsKnown, counted_of, write_counted
-from domain.cycle.counters import CounterTable
-from domain.cycle.homes import Domain, Homes
-from domain.cycle.program import (
+from domain.counting.counted import NOTHING, PodsKnown, counted_of, write_counted
+from domain.counting.counters import CounterTable
+from domain.counting.promised_counts import Version
+from domain.engine.bases import Bases, empty_bases
+from domain.engine.bounds import empty_bounds, empty_row_bounds, empty_trees
+from domain.engine.homes import Domain, Homes
+from domain.engine.program import (
     OTHER_DOMAIN,
     Program,
     StaticKey,
@@ -27,7 +28,6 @@ from domain.cycle.program import (
     compile_program,
     find_constants,
 )
-from domain.cycle.promised_counts import Version
 from domain.kernels import arrays as kernel
 from domain.kernels.totals import whole_column
 from domain.model.limits import group_cache_bytes_max, groups_cached_max
@@ -41,7 +41,7 @@ from domain.state.pod_classes import PodClass
 from domain.state.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from domain.cycle.groups import WaitingGroup
+    from domain.queue.groups import WaitingGroup
 
 _SLOTS_FIRST = 64
 """Begin with 64 slots: their arrays grow with the groups that there are."""

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from domain.cycle.counters import CounterTable
-from domain.cycle.groups import WaitingGroup
-from domain.cycle.program import OTHERS, Program, StaticPart, warnings_of
+from domain.counting.counters import CounterTable
+from domain.engine.program import OTHERS, Program, StaticPart, warnings_of
 from domain.kernels import arrays as kernel
 from domain.model.decisions import (
     Attempt,
@@ -24,6 +23,7 @@ from domain.model.limits import reason_codes_bytes_max
 from domain.plugins.counting import Rule
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
+from domain.queue.groups import WaitingGroup
 from domain.state.nodes import NodeEntry
 
 _EXPLAINED = 2

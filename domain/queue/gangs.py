@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from domain.cycle.blocked import Blocked
-from domain.cycle.dues import Dues, backoff_ends_ms
-from domain.cycle.groups import GroupKey, Line, Tried, WaitingGroup
-from domain.cycle.turns import Candidate, Works
 from domain.model.config import PodGroup
 from domain.model.decisions import GangSeen
 from domain.model.limits import gang_members_max
 from domain.model.resources import PODS
+from domain.queue.blocked import Blocked
+from domain.queue.dues import Dues, backoff_ends_ms
+from domain.queue.groups import GroupKey, Line, Tried, WaitingGroup
+from domain.queue.turns import Candidate, Works
 from domain.state.cluster import ClusterState
 from domain.state.pods import PodEntry
 from domain.state.resources import NOWHERE

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from domain.cycle.domains import Domains, Moved
+from domain.counting.domains import Domains, Moved
 from domain.kernels import arrays as kernel
 
 _Change = tuple[int, int, int]

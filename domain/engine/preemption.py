@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from domain.cycle.program import Program
-from domain.cycle.slots import GroupSlots
-from domain.cycle.trial_arrays import Decided as Decided
-from domain.cycle.trial_arrays import Nominated as Nominated
-from domain.cycle.trial_arrays import asked_of, empty_plans, rules_of, sets_of
+from domain.engine.program import Program
+from domain.engine.slots import GroupSlots
+from domain.engine.trial_arrays import Decided as Decided
+from domain.engine.trial_arrays import Nominated as Nominated
+from domain.engine.trial_arrays import asked_of, empty_plans, rules_of, sets_of
 from domain.kernels import preempt_arrays, preempting
 from domain.kernels.ties import salted
 from domain.model.pods import PodSpec

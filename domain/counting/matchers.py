@@ -13,7 +13,7 @@ from itertools import chain, takewhile
 
 import msgspec
 
-from domain.cycle.counted import Counted
+from domain.counting.counted import Counted
 from domain.model.anchors import EVERY, anchors_of_pod
 from domain.model.pods import PodSpec
 from domain.plugins.spread_constraints import HOSTNAME

@@ -23,8 +23,8 @@ from domain.state.pod_index import PodIndex
 from domain.state.table import NodeTable
 
 if TYPE_CHECKING:
-    from domain.cycle.gangs import Gang
-    from domain.cycle.groups import Line, WaitingGroup
+    from domain.queue.gangs import Gang
+    from domain.queue.groups import Line, WaitingGroup
 
 # Measured with ``python -m benchmarks.hostile --work``, which prints for every shape of load what a pod took
 # and what it was estimated at: a cost for each, and how many nodes cost one more.

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from domain.cycle.program import Program
+from domain.engine.program import Program
 from domain.kernels import arrays as kernel
 from domain.kernels.devices import DEVICES_MAX
 from domain.model.pods import PodSpec

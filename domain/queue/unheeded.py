@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from domain.cycle.dues import Dues
 from domain.model.limits import unheeded_seconds_max
+from domain.queue.dues import Dues
 from domain.state.cluster import ClusterState
 
 

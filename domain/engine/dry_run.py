@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from domain.cycle.evaluate import BudgetGroups, Eviction, Verdict, compiled_alone
-from domain.cycle.preemption import BEST, Decided, Planned, Preemptor, may_preempt
+from domain.engine.evaluate import BudgetGroups, Eviction, Verdict, compiled_alone
+from domain.engine.preemption import BEST, Decided, Planned, Preemptor, may_preempt
 from domain.model.pods import PodSpec
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView

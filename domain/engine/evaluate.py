@@ -12,11 +12,10 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from domain.cycle.explanation import rule_seen, scratch_for
-from domain.cycle.groups import WaitingGroup
-from domain.cycle.program import Program, warnings_of
-from domain.cycle.promises import hold
-from domain.cycle.slots import GroupSlots
+from domain.engine.explanation import rule_seen, scratch_for
+from domain.engine.program import Program, warnings_of
+from domain.engine.promises import hold
+from domain.engine.slots import GroupSlots
 from domain.kernels import evaluating
 from domain.kernels.arrays import RULE
 from domain.kernels.ties import salted
@@ -26,6 +25,7 @@ from domain.model.signature import tie_salt
 from domain.plugins.base import Reason
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
+from domain.queue.groups import WaitingGroup
 from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
 from domain.state.steps import Settle

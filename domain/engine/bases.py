@@ -7,7 +7,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from domain.cycle.program import Base, Program
+from domain.engine.program import Base, Program
 from domain.kernels import arrays as kernel
 from domain.model.limits import base_cache_bytes_max
 
