@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,16 @@ def test_functions_are_short_enough_to_read() -> None:
         and (each.end_lineno or 0) - each.lineno >= FUNCTION_LINES_MAX
     ]
     assert wrong == []
+
+
+def test_no_two_files_of_the_domain_import_each_other() -> None:
+    """Imports for types count: where two files know each other, a reader has to read both at once."""
+    known = {".".join(path.with_suffix("").parts): path for path in sources("domain")}
+    graph = {
+        name: {each.rpartition(".")[0] for each in imports(path)} & known.keys()
+        for name, path in known.items()
+    }
+    TopologicalSorter(graph).prepare()  # names the circle, if there is one
 
 
 def test_the_domain_has_no_mutable_state_of_its_own() -> None:

@@ -1,30 +1,40 @@
 """What pods count that have no node yet but one that is promised to them, in the counters that ask for it.
 
 Such a counter counts placed pods, as any other does, and these. As with room, what is promised counts while
-pods of no higher priority are placed: a placer takes it out and puts it back (``hold``). It is counted anew
+pods of no higher priority are placed: a cycle takes it out and puts it back (``hold``). It is counted anew
 with each cycle, since nodes and the classes of pods may be others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from domain.counting.counted import Counted, with_promised
+from domain.counting.effects import Effects
+from domain.kernels import arrays as kernel
 from domain.plugins.weighers import Weigher
 from domain.state.cluster import ClusterState
 from domain.state.nominations import Nomination
 from domain.state.pod_classes import PodClass
 
-if TYPE_CHECKING:
-    from domain.counting.counters import CounterTable
-
 Version = tuple[int, int]
 _NONE = (0, 0)
 _Change = tuple[int, int, int]
 """The number of a counter, a row, and how much it counts more there."""
+
+
+class _Counters(Protocol):
+    """What is asked of the table of counters (``counters.py``)."""
+
+    arrays: kernel.Counters
+    effects: Effects
+
+    def is_by_row(self, number: int) -> bool: ...
+
+    def add(self, changes: list[_Change]) -> np.ndarray: ...
 
 
 class PromisedCounts:
@@ -41,7 +51,7 @@ class PromisedCounts:
         Grows when such a counter counts otherwise.
     """
 
-    def __init__(self, state: ClusterState, table: CounterTable) -> None:
+    def __init__(self, state: ClusterState, table: _Counters) -> None:
         self._state, self._table = state, table
         self._numbers: dict[int, list[tuple[str, int, int]]] = {}  # what counted when all did, by counter
         self._in: dict[str, tuple[PodClass, int]] = {}  # by key of the pod: what counts now, and its row

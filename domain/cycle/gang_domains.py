@@ -8,8 +8,7 @@ import numpy as np
 
 from domain.engine.homes import Domain
 from domain.model.resources import PODS
-from domain.queue.gangs import Gang
-from domain.queue.groups import Tried
+from domain.queue.groups import Gang, Tried
 from domain.state.cluster import ClusterState
 from domain.state.keyed_values import ABSENT
 from domain.state.resources import NOWHERE

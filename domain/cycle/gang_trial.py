@@ -17,8 +17,7 @@ from domain.engine.picked import part_of
 from domain.engine.program import Program
 from domain.kernels import arrays as kernel
 from domain.model.limits import gang_domains_per_cycle_max, gang_members_max, gang_pairs_max
-from domain.queue.gangs import Gang
-from domain.queue.groups import GroupKey, Tried
+from domain.queue.groups import Gang, GroupKey, Tried
 from domain.queue.turns import pairs_count, trial_work
 
 CHANGES = 2

@@ -16,8 +16,8 @@ from domain.engine.homes import Domain
 from domain.engine.picked import part_of
 from domain.engine.verdicts import Failure
 from domain.model.limits import gang_members_max
-from domain.queue.gangs import Gang, codes_of, lacking
-from domain.queue.groups import GroupKey, Tried
+from domain.queue.gangs import codes_of, lacking
+from domain.queue.groups import Gang, GroupKey, Tried
 from domain.queue.turns import trial_work
 
 

@@ -23,8 +23,8 @@ from domain.cycle.run import CycleRun, Preempting
 from domain.engine.preemption import NO_VICTIMS, Decided, Planned, has_leaving
 from domain.engine.preemption import Nominated as Counted
 from domain.engine.program import Program
-from domain.queue.gangs import Gang, lacking
-from domain.queue.groups import GroupKey, Tried
+from domain.queue.gangs import lacking
+from domain.queue.groups import Gang, GroupKey, Tried
 from domain.queue.turns import plan_work, trial_work
 from domain.state.budgets import Budgets
 from domain.state.pods import PodEntry

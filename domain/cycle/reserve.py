@@ -23,8 +23,8 @@ from domain.model.limits import reservation_lasts_seconds, reservation_look_ms, 
 from domain.model.pods import DEFAULT_PROFILE
 from domain.model.timestamps import NEVER_MS
 from domain.queue.blocked import Failing
-from domain.queue.gangs import Gang, lacking
-from domain.queue.groups import GroupKey, Line, WaitingGroup
+from domain.queue.gangs import lacking
+from domain.queue.groups import Gang, GroupKey, Line, WaitingGroup
 from domain.queue.queue import Queue
 from domain.state.cluster import ClusterState
 from domain.state.nominations import Nomination

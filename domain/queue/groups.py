@@ -1,28 +1,31 @@
-"""Equal pods that wait: a group, with a line of pods per namespace."""
+"""What waits: equal pods as a group, with a line per namespace; and the groups of a gang, with one line."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from operator import itemgetter, lt
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from domain.model.decisions import Attempt
+from domain.model.config import PodGroup
+from domain.model.decisions import Attempt, GangSeen
+from domain.model.limits import gang_members_max
 from domain.model.marks import terms_of
 from domain.model.pods import PodTemplate
 from domain.plugins.registry import ProfilePlan
-from domain.queue.turns import Candidate, Works
+from domain.state.cluster import ClusterState
 from domain.state.pod_classes import PodClass
-
-if TYPE_CHECKING:
-    from domain.queue.gangs import Gang
-    from domain.state.table import NodeTable
+from domain.state.pods import PodEntry
+from domain.state.table import NodeTable
 
 GroupKey = tuple[bytes, int]
 """The signature of a group's pods, and the number of their class; 0 where they have none.
 
 It is negative where nodes are excluded for them (``domain/queue/excluded.py``).
 """
+
+Candidate = tuple[int, int, str, "Line"]
+"""A pod that has a turn to come: minus its priority, its arrival, its key, and the line in which it waits."""
 
 Tried = tuple[str, "WaitingGroup"]
 """A pod's key and its group."""
@@ -127,10 +130,6 @@ class Line:
     def groups(self) -> Sequence[WaitingGroup]:
         """The groups that are looked at in a turn."""
         return (self.group,)
-
-    def work(self, works: Works) -> int:
-        """Return about how much work a turn is, once its groups were looked at."""
-        return works.of_pod(self.group)
 
     def first(self) -> Candidate | None:
         """Return the first of these."""
@@ -261,3 +260,195 @@ class WaitingGroup:
         gates = tuple(f"scheduling-gated:{gate}" for gate in template.gates)
         unsupported = tuple(f"unsupported:{what}" for what in template.unsupported)
         return gates + template.missing + unsupported
+
+
+class GangLine(Line):
+    """A gang in the queue: it stands there as one pod, its oldest, with the priority of its highest."""
+
+    __slots__ = ("gang",)
+
+    def __init__(self, namespace: str, group: WaitingGroup, gang: Gang) -> None:
+        super().__init__(namespace, group)
+        self.gang = gang
+
+    def drawable(self) -> Iterator[tuple[str, int]]:
+        """Yield the gang, if it has a turn to come."""
+        return iter([(self.gang.key, self.gang.arrival)] if self.gang.is_active else [])
+
+    def first(self) -> Candidate | None:
+        """Return it."""
+        return (-self.gang.priority, self.gang.arrival, self.gang.key, self) if self.gang.is_active else None
+
+    @property
+    def size(self) -> int:
+        """How many pods have their turn with it."""
+        return self.gang.status.waiting_count
+
+    @property
+    def groups(self) -> Sequence[WaitingGroup]:
+        """The groups of its members."""
+        return self.gang.ready
+
+
+class GangStatus(NamedTuple):
+    """What decides, beside the nodes, whether the waiting members of a gang are tried and may be placed.
+
+    ``placed`` are the members that have a node and count; ``elsewhere_count`` have one and are of shards of
+    other workers: they do not count. To ``promised_count`` a node is promised: while there are any, none of
+    the ``waiting_count`` that wait is tried.
+    """
+
+    spec: PodGroup | None
+    placed: Sequence[PodEntry]
+    elsewhere_count: int
+    promised_count: int
+    waiting_count: int
+
+    @property
+    def lacking_count(self) -> int:
+        """How many more members must find a node, so that any may keep it."""
+        return 0 if self.spec is None else self.spec.min_member - len(self.placed)
+
+    @property
+    def reason(self) -> str:
+        """Why none of those that wait is tried: a code, "" where they are."""
+        if self.spec is None:
+            return "gang-unknown"
+        if self.promised_count:
+            return "gang-promised"
+        if self.waiting_count > gang_members_max:
+            return "gang-too-large"
+        return "gang-incomplete" if self.waiting_count < self.lacking_count else ""
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What decides whether enough of its members find a node."""
+        return self.spec, len(self.placed), self.waiting_count
+
+
+class Gang:
+    """The waiting members of a gang, as groups of equal ones.
+
+    Attributes
+    ----------
+    status : GangStatus
+        Where it stood when pods were drawn last, or it was parked since. To look (``look``) changes nothing.
+    is_parked, is_woken, failures, due_ms
+        As of a group, but for all of the gang.
+    failing_since_ms : int or None
+        Log time of the first failed attempt since members were placed.
+    tried_as : tuple
+        The shape of its status after the last attempt.
+    tried_in : dict
+        The domains in which it was tried since it was parked last.
+    """
+
+    def __init__(self, key: str, group: WaitingGroup) -> None:
+        self.key = key
+        self.groups: dict[GroupKey, WaitingGroup] = {}
+        self.line = GangLine(key.partition("/")[0], group, self)
+        self.status = GangStatus(None, [], 0, 0, 0)
+        self.priority = self.arrival = 0
+        self.is_parked = self.is_woken = False
+        self.failures = self.due_ms = 0
+        self.failing_since_ms: int | None = None
+        self.tried_as: tuple[object, ...] = ()
+        self.tried_in: dict[object, None] = {}
+
+    @property
+    def ready(self) -> list[WaitingGroup]:
+        """The groups that nothing of their own holds."""
+        return [group for group in self.groups.values() if group.lines and not group.held_by_itself]
+
+    @property
+    def spec(self) -> PodGroup | None:
+        """What its PodGroup asks for; None: there is none."""
+        return self.status.spec
+
+    @property
+    def placed(self) -> Sequence[PodEntry]:
+        """The members that have a node and count."""
+        return self.status.placed
+
+    @property
+    def reason(self) -> str:
+        """Why none of those that wait is tried: a code, "" where they are."""
+        return self.status.reason
+
+    @property
+    def lacking_count(self) -> int:
+        """How many more members must find a node, so that any may keep it."""
+        return self.status.lacking_count
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is tried in its turn."""
+        return not (self.reason or self.is_parked) and self.status.waiting_count > 0
+
+    @property
+    def lacks_nodes(self) -> bool:
+        """Whether it cannot start, and nodes for as many as must have one are all that it waits for."""
+        return not self.reason and self.lacking_count > 0
+
+    @property
+    def lowest_priority(self) -> int:
+        """The lowest priority of its pods: pods below it may have to leave for any of them."""
+        placed = (entry.spec.template.priority for entry in self.placed)
+        return min(chain((group.template.priority for group in self.ready), placed))
+
+    def members(self) -> list[Tried]:
+        """Return the members to be tried, by (priority, arrival)."""
+        found = [
+            (-group.template.priority, arrival, key, group)
+            for group in self.ready
+            for line in group.lines.values()
+            for key, arrival in line.pods.items()
+        ]
+        found.sort(key=lambda each: each[:2])
+        return [(key, group) for _, _, key, group in found]
+
+    def look(self, state: ClusterState) -> GangStatus:
+        """Return where it stands now: who waits, who is placed. Cost: O(members)."""
+        placed, elsewhere_count = state.index.gangs.placed(self.key, state.pods, state.own)
+        promised = state.nominations.of_gang(self.key)
+        return GangStatus(
+            spec=state.config.gang(self.key),
+            placed=placed,
+            elsewhere_count=elsewhere_count,
+            promised_count=sum(state.is_own_promise(each) for each in promised),
+            waiting_count=sum(group.pods_count for group in self.ready),
+        )
+
+    def renew(self, state: ClusterState) -> None:
+        """Take over where it stands now."""
+        self.status = self.look(state)
+        self.groups = {key: group for key, group in self.groups.items() if group.lines}
+        ready = self.ready
+        self.priority = max((group.template.priority for group in ready), default=0)
+        lines = chain.from_iterable(group.lines.values() for group in ready)
+        self.arrival = min((line.oldest() for line in lines), default=0)
+        if ready:
+            self.line.group = ready[0]
+
+    def seen(self, found_count: int = 0, missing: str = "", *, domain: str = "", at_ms: int = 0) -> GangSeen:
+        """Return what an attempt saw of it. ``missing`` is the first member that found no node."""
+        spec = self.spec or PodGroup(min_member=0)
+        since_ms = self.failing_since_ms
+        limit_s = spec.schedule_timeout_seconds
+        waited_s = 0 if since_ms is None else (at_ms - since_ms) // 1000
+        return GangSeen(
+            name=self.key,
+            min_member=spec.min_member,
+            placed_count=len(self.placed),
+            waiting_count=self.status.waiting_count + self.status.promised_count,
+            found_count=found_count,
+            missing=missing,
+            domain=domain,
+            elsewhere_count=self.status.elsewhere_count,
+            late_seconds=waited_s if limit_s is not None and waited_s >= limit_s > 0 else 0,
+        )
+
+    @property
+    def has_fresh(self) -> bool:
+        """Whether any of those to be tried was never tried before."""
+        return any(line.fresh for group in self.ready for line in group.lines.values())

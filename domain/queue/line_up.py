@@ -6,8 +6,8 @@ from collections import Counter
 
 from sortedcontainers import SortedList
 
-from domain.queue.groups import Line
-from domain.queue.turns import Candidate, Works, draw
+from domain.queue.groups import Candidate, Line
+from domain.queue.turns import Works, draw
 
 
 class LineUp:

@@ -25,8 +25,8 @@ from domain.plugins.registry import ProfilePlan
 from domain.queue.blocked import Blocked
 from domain.queue.dues import Dues, backoff_ends_ms
 from domain.queue.excluded import Excluded
-from domain.queue.gangs import GangLine, Gangs, Turn
-from domain.queue.groups import GroupKey, Line, Tried, WaitingGroup
+from domain.queue.gangs import Gangs, Turn
+from domain.queue.groups import GangLine, GroupKey, Line, Tried, WaitingGroup
 from domain.queue.line_up import LineUp
 from domain.queue.turns import Works
 from domain.queue.waking import Waking

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from domain.model.anchors import anchors_of_selector, anchors_of_term
 from domain.model.limits import gang_pairs_max, signatures_cached_max
@@ -18,13 +17,10 @@ from domain.model.nodes import TAINT_EFFECTS
 from domain.model.pods import NodeSelectorTerm, PodTemplate
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
+from domain.queue.groups import Candidate, Gang, GangLine, Line, WaitingGroup
 from domain.state.cluster import ClusterState
 from domain.state.pod_index import PodIndex
 from domain.state.table import NodeTable
-
-if TYPE_CHECKING:
-    from domain.queue.gangs import Gang
-    from domain.queue.groups import Line, WaitingGroup
 
 # Measured with ``python -m benchmarks.hostile --work``, which prints for every shape of load what a pod took
 # and what it was estimated at: a cost for each, and how many nodes cost one more.
@@ -42,9 +38,6 @@ _PROMISED = 2  # and for each pod that has a node promised, or leaves for one th
 _TERM_PROMISED = 7  # of a group, for each of its terms and pods with a node promised: do they match?
 _NEAR = 5  # of a group, for each different term of any pod that may mean its pods
 _MET = 2  # of a group, for each of its terms and each class of pods that this may mean; a constraint has two
-
-Candidate = tuple[int, int, str, "Line"]
-"""A pod that has a turn to come: minus its priority, its arrival, its key, and the line in which it waits."""
 
 
 def group_work(template: PodTemplate, table: NodeTable) -> int:
@@ -287,6 +280,16 @@ def draw(
     return drawn, opened, purse.spent
 
 
+def _turn_work(line: Line, works: Works) -> int:
+    """Return about how much work a turn is, once its groups were looked at.
+
+    What is tried of a gang is taken back where it is too little, and its groups are looked at again.
+    """
+    if isinstance(line, GangLine):
+        return sum(works.of_group(each) + works.of_pod(each) * each.pods_count for each in line.groups)
+    return works.of_pod(line.group)
+
+
 class _Purse:
     """What the namespaces have had of a cycle's work. Each pays for the groups of its pods, shared or not.
 
@@ -304,7 +307,7 @@ class _Purse:
         """Pay for one pod of a line; return what its namespace has had."""
         work = self._of_pod.get(line)
         if work is None:
-            work = self._of_pod[line] = line.work(self._works)
+            work = self._of_pod[line] = _turn_work(line, self._works)
             self.more += line.size - 1
             work += sum(self._first(line.namespace, group) for group in line.groups)
         self.spent += work

@@ -136,6 +136,7 @@ def test_describe_and_explain_name_the_gang(site: Site, capsys: pytest.CaptureFi
         "gang": msgspec.to_builtins(shown(site, "large")),
         "explanation": msgspec.to_builtins(explained),
         "attempts": {"summary": "", "items": []},
+        "profiles": None,
     }
     explaining.print_pod(answer)
     said = capsys.readouterr().out

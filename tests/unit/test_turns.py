@@ -11,8 +11,8 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.selectors import SpreadConstraint
 from domain.model.signature import signature
 from domain.plugins.registry import ProfilePlan
-from domain.queue.groups import Line, WaitingGroup
-from domain.queue.turns import Candidate, Works, draw, group_work, pod_work, static_work
+from domain.queue.groups import Candidate, Line, WaitingGroup
+from domain.queue.turns import Works, draw, group_work, pod_work, static_work
 from domain.state.cluster import ClusterState
 from tests.values import node, template
 
