@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from domain.cycle.schedule import Scheduler
+from domain.engine.verdicts import Placement
 from domain.manifests.objects import node_from_manifest, pod_from_manifest
 from domain.model.config import POD_GROUP, PodGroup
 from domain.model.errors import FieldError
@@ -160,3 +161,31 @@ def test_annotations_that_make_no_sense_name_the_field(annotations: dict[str, An
     with pytest.raises(FieldError) as error:
         Gateway().prepare(event("ADDED", manifest))
     assert path in error.value.path
+
+
+def test_what_is_nominated_counts_as_before_once_a_gang_went_to_two_racks() -> None:
+    """Its pods outbid the nomination, which counts for none of them, and is to count for all others again."""
+    scheduler = Scheduler(BUILT_IN_PROFILES, seed=1, preempts=True)
+    nodes = [*racks(3, 2), node_manifest("full", cpu=2)]
+    for thing in nodes:
+        scheduler.fold(NodeUpserted(node_from_manifest(thing)))
+    tiny = [pod_manifest(f"tiny-{i}", cpu=1, priority=3) for i in range(5)]
+    for i, thing in enumerate(tiny):
+        thing["spec"]["nodeName"] = f"r0{i // 3}-{i % 3}"
+    low, mid = pod_manifest("low", cpu=2, priority=-1), pod_manifest("mid", cpu=2, priority=5)
+    low["spec"]["nodeName"] = "full"
+    for thing in (*tiny, low, mid):
+        scheduler.fold(PodUpserted(pod_from_manifest(thing)))
+    scheduler.cycle()
+    assert [each.node for each in scheduler.state.nominations.entries.values()] == ["full"]
+    table = scheduler.state.table
+    scheduler.sync()
+    requested = scheduler._snapshot.columns.requested[0]
+    before = requested[table.rows["full"]]
+    spec = PodGroup(min_member=3, topology_key=RACK, is_preferred=True)
+    scheduler.fold(ConfigUpserted(POD_GROUP, "default", "team", spec))
+    for thing in members(5, cpu=1, priority=9):
+        scheduler.fold(PodUpserted(pod_from_manifest(thing)))
+    placed = [each.node for each in scheduler.cycle().tried if isinstance(each, Placement)]
+    assert Counter(node[:3] for node in placed) == {"r00": 3, "r01": 2}
+    assert requested[table.rows["full"]] == before
