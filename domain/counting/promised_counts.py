@@ -7,7 +7,7 @@ with each cycle, since nodes and the classes of pods may be others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -109,7 +109,7 @@ class PromisedCounts:
         """Take a new counter, before it is filled."""
         if not self._numbers:
             self._in = {key: place for key, place in self._known() if key not in self.out}
-        self._numbers[number] = self._seen(number)
+        self._numbers[number] = self._seen(number, [place for _, place in self._known()])
 
     def end(self, number: int) -> None:
         """Forget a counter."""
@@ -123,7 +123,9 @@ class PromisedCounts:
         """Return what counts in a counter now."""
         if number not in self._numbers:
             return []
-        return [each for each in self._changes(self._in.values(), 1) if each[0] == number]
+        weight_of = self._table.effects.of
+        found = [(number, row, weight_of(pod_class).get(number, 0)) for pod_class, row in self._in.values()]
+        return [each for each in found if each[2]]
 
     def hold(self, nominations: Iterable[Nomination], sign: int) -> None:
         """Let promised pods count (1), or no more (-1)."""
@@ -171,13 +173,14 @@ class PromisedCounts:
 
     def _compare(self) -> None:
         self._compared_at = self._state.nominations.version
+        places = [place for _, place in self._known()]
         for number, before in self._numbers.items():
-            now = self._numbers[number] = self._seen(number)
+            now = self._numbers[number] = self._seen(number, places)
             if now != before:
                 self._table.arrays.version[number] += 1
                 self.moves += 1
 
-    def _seen(self, number: int) -> list[tuple[str, int, int]]:
+    def _seen(self, number: int, places: Sequence[tuple[PodClass, int]]) -> list[tuple[str, int, int]]:
         """Return where all promised pods would count in a counter, and how much: nodes with their domains.
 
         A node that is a domain of its own is one whatever its row.
@@ -187,7 +190,7 @@ class PromisedCounts:
         if self._table.is_by_row(number):
             of_row = np.minimum(of_row, 0)
         found = []
-        for _, (pod_class, row) in self._known():
+        for pod_class, row in places:
             weight = effects.of(pod_class).get(number, 0)
             if weight and (mask < 0 or arrays.eligible[mask, row]):
                 found.append((names[row], int(of_row[row]), weight))
