@@ -14,6 +14,7 @@ from typer.core import TyperCommand
 from services.cli import options
 from services.cli.get import split_pod
 from services.cli.options import CLIENT, CommandError, some, with_settings
+from services.cli.output import say
 from services.cli.terminal import echo
 from services.cli.told import Told, print_waiting
 from services.config import Settings
@@ -256,6 +257,7 @@ async def _send(
     if first is None:
         raise CommandError("there is nothing in the input; write at least one manifest or event")
     told, accepted, duplicates, decided = Told(), 0, 0, list[dict[str, Any]]()
+    is_late = False
     async with open_source(settings, make=True) as source:
         quick = {} if waiting or await _missing_workers(source) else {"wait": QUICKLY, "until": "decided"}
         while first is not None:
@@ -269,12 +271,15 @@ async def _send(
             duplicates += sums["duplicates"]
             told.sent(first, known)
             decided += sums["decisions"]
+            is_late |= bool(quick) and not sums["folded"]
             if waiting:
                 _show_fate(sums, timeout, "" if sums["folded"] else await _missing_workers(source))
             first = next(chunks, None)
         told.end()
         if not waiting:
             print_waiting(decided)
+        if is_late:
+            say(f"not all of it is decided after {QUICKLY}; `berth get pending` shows what waits", err=True)
         known_already = f", {duplicates} known already" if duplicates else ""
         echo(f"{plural(accepted, 'event')} sent{known_already}", err=True)
         if not waiting:

@@ -211,7 +211,14 @@ async def create(
     except FieldError as error:
         raise _named_as_given(error) from None
     async with _keys(settings) as keys:
+        is_first = not await keys.listed()
         echo(await keys.create(grant))
+    if is_first:
+        output.say(
+            "This is the first key: from now on every question to the API needs one (BERTH_API_KEY_FILE, "
+            "BERTH_API_KEY), yours too. `--role admin` makes one that may do everything.",
+            err=True,
+        )
 
 
 @app.command("list")

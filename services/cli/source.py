@@ -26,6 +26,7 @@ from services.secret import redacted
 
 PAGE = 1000
 _ANSWER_SECONDS_MAX = 120.0
+_SILENT_SECONDS = 3.0
 _PROOF_SECONDS_MAX = 10.0
 _PROOF_BYTES_MAX = 1024
 _TRIES_MAX = 10
@@ -103,12 +104,12 @@ class Source:
         """Return status and body. Where the API says that this key asks too much, wait and ask again."""
         for left in reversed(range(_TRIES_MAX)):
             try:
-                answer = await self._client.request(method, target, content=body)
+                answer = await self._answer(method, target, body)
             except httpx.HTTPError as error:
                 _refuse_untrusted(self._url, error)
                 cut = isinstance(error, httpx.RemoteProtocolError) and self._url.startswith("http://")
                 raise CommandError(
-                    f"the API at {self._url} does not answer ({error or type(error).__name__}); "
+                    f"the API at {self._url} does not answer ({str(error) or type(error).__name__}); "
                     f"{'is it https://? Else ' if cut else ''}"
                     "start it with `berth up` or `berth api`, or set BERTH_API_URL"
                 ) from None
@@ -120,6 +121,19 @@ class Source:
                 say(f"asking again in {seconds} s: {_error(answer.content).get('message')}", err=True)
             await asyncio.sleep(seconds)
         return answer.status_code, answer.content
+
+    async def _answer(self, method: str, target: str, body: bytes | None) -> httpx.Response:
+        """Return the answer; say what is waited for where none comes for a moment."""
+        asked = asyncio.create_task(self._client.request(method, target, content=body))
+        try:
+            if "wait=" not in target:
+                await asyncio.wait([asked], timeout=_SILENT_SECONDS)
+                if not asked.done():
+                    limit = f"it has {_ANSWER_SECONDS_MAX:g} s"
+                    say(f"the API at {self._url} has not answered yet; {limit} …", err=True)
+            return await asked
+        finally:
+            asked.cancel()
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -167,7 +167,8 @@ class _Progress:
         """Say how long it took, and where the result is."""
         if sys.stderr.isatty():
             print("\r" + " " * 72 + "\r", end="", file=sys.stderr)
-        announce(f"compiled in {time.monotonic() - self._started:.0f} s; {_fate(kept_in)}")
+        took = f"compiled what most pods need in {time.monotonic() - self._started:.0f} s"
+        announce(f"{took}; {_fate(kept_in)}")
 
 
 def _fate(kept_in: str | None) -> str:

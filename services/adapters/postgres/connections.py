@@ -117,7 +117,7 @@ def answering(connection: Connection | None = None) -> Iterator[None]:
     except asyncpg.QueryCanceledError as error:
         raise Overdue(f"the ledger gave up: {error}") from error
     except UNANSWERED as error:
-        raise Unavailable(f"the ledger does not answer: {error or type(error).__name__}") from error
+        raise Unavailable(f"the ledger does not answer: {str(error) or type(error).__name__}") from error
     except asyncpg.UndefinedTableError as error:
         raise Unavailable("the database is not initialised; run `berth init`") from error
     except asyncpg.InterfaceError as error:

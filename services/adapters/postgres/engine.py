@@ -146,7 +146,9 @@ class Engine:
             if isinstance(cause, asyncpg.InsufficientPrivilegeError):
                 raise NotGranted.but_to_owner(cause) from error
             if error.connection_invalidated or isinstance(cause, UNANSWERED):
-                raise Unavailable(f"the ledger does not answer: {cause or type(error).__name__}") from error
+                raise Unavailable(
+                    f"the ledger does not answer: {str(cause or error) or type(cause or error).__name__}"
+                ) from error
             raise
 
 
