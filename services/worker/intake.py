@@ -176,6 +176,10 @@ class Intake:
         added = {at: _Lane(at, positions[at], latest.get(at)) for at in new}
         await self._assign(self._lanes | added)
 
+    async def go_on(self) -> None:
+        """Read on where it was, after the reader was used for something else."""
+        await self._assign(self._lanes)
+
     async def drop(self, shards: Collection[int]) -> None:
         """Read the partitions of these shards no longer; forget what was read ahead."""
         self._sizes = []

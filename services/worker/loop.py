@@ -210,6 +210,7 @@ class Loop:
         try:
             part, latest, faults = await self._through(partial(begin, *of, drain=self.drain))
         except Fenced:  # another worker took some of them meanwhile; nothing of them is in memory yet
+            await self.intake.go_on()  # partitions of these shards may have been read again
             await self.follower.read_again(self.planner.followed)
             await self._let_go(shards)
             return

@@ -72,6 +72,7 @@ class SimulatedLog(MemoryLog):
         self._broker_clock = _SkewedClock(clock)
         super().__init__(self._broker_clock)
         self.wrong_ms: dict[TopicPartition, int] = {}
+        self.holes_lost: set[tuple[TopicPartition, int]] = set()
 
     def add(self, at: TopicPartition, entries: Sequence[Entry]) -> Span:
         """See ``MemoryLog``."""
@@ -79,9 +80,14 @@ class SimulatedLog(MemoryLog):
         return super().add(at, entries)
 
     def lose_tail(self, at: TopicPartition, count: int) -> int:
-        """Lose the last records, as a broker does that was the leader without being in sync; say how many."""
-        slots = self.partition(at).slots
+        """Lose the last records, as a broker does that was the leader without being in sync; say how many.
+
+        A reader may have passed a hole among them: it never reads what is put there, and cannot know.
+        """
+        first, slots = self.partition(at).first, self.partition(at).slots
         lost = min(count, len(slots))
+        of_slots = range(len(slots) - lost, len(slots))
+        self.holes_lost |= {(at, first + number) for number in of_slots if slots[number] is None}
         del slots[len(slots) - lost :]
         return lost
 

@@ -125,6 +125,21 @@ async def test_a_position_that_the_log_does_not_hold_is_no_fault_to_sit_out() ->
         await intake.next_batch(10, 0.1)
 
 
+async def test_it_goes_on_where_it_was_after_its_reader_was_used_for_another_partition() -> None:
+    """So begins a worker that reads a partition again, and then learns that another one has the shard."""
+    log = await _log()
+    log.add(NODES, [Entry(b"node", b"first")])
+    log.add(PODS, [Entry(b"pod", b"first")])
+    reader = _Reader(log)
+    intake = Intake(reader)
+    await intake.add({NODES: 0})
+    assert [record.value for record in await intake.next_batch(10, 0.1)] == [b"first"]
+    await reader.assign({PODS: 0})
+    await intake.go_on()
+    log.add(NODES, [Entry(b"node", b"second")])
+    assert [record.value for record in await intake.next_batch(10, 0.1)] == [b"second"]
+
+
 class _ClaimingReader(MemoryReader):
     """The nodes' producer has a clock that is ahead: its records count as written when they are fetched."""
 
