@@ -126,7 +126,7 @@ class Source:
         """Return the answer; say what is waited for where none comes for a moment."""
         asked = asyncio.create_task(self._client.request(method, target, content=body))
         try:
-            if "wait=" not in target:
+            if not self.in_process and "wait=" not in target:
                 await asyncio.wait([asked], timeout=_SILENT_SECONDS)
                 if not asked.done():
                     limit = f"it has {_ANSWER_SECONDS_MAX:g} s"

@@ -158,6 +158,8 @@ def test_keys_are_shown_once(server_dir: Path) -> None:
     (told,) = shown
     assert (told["name"], told["roles"], told["revoked_at"]) == ("ci", ["producer", "auditor"], None)
     assert (told["namespaces"], told["kinds"], told["events_per_second"]) == (["team-a"], None, 50)
+    second = berth(server_dir, "api-key", "create", "ci", "--role", "auditor")
+    assert (second.returncode, second.stderr) == (0, ""), "it is not the first"
     refused = berth(server_dir, "api-key", "create", "ops", "--role", "boss")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "--role: 'boss' is not allowed; allowed are producer, operator, auditor, admin" in refused.stderr
@@ -181,7 +183,8 @@ def test_keys_are_made_beside_a_running_instance(server_dir: Path) -> None:
 
     with up(server_dir):
         made = berth(server_dir, "api-key", "create", "ops", "--role", "admin", "--requests-at-once", "3")
-        assert (made.returncode, made.stderr) == (0, "")
+        assert made.returncode == 0
+        assert "first key: from now on every question to the API needs one" in made.stderr
         key = made.stdout.strip()
         assert key.startswith("berth_")
         eventually(lambda: asked("berth_wrong") == 401)

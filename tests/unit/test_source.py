@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -78,6 +80,27 @@ async def test_an_answer_that_is_not_json_is_said_to_be_none() -> None:
 
     with pytest.raises(CommandError, match=r"the answer \(status 502\) is not JSON"):
         await fetch(in_process(app), "/v1/nodes")
+
+
+async def test_a_server_that_takes_the_connection_and_says_nothing_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sources, "_SILENT_SECONDS", 0.05)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.3)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    source = Source(address)
+    async with server, contextlib.aclosing(source):
+        assert await source.request("GET", "/v1/events?wait=1s") == (200, b"{}")
+        assert capsys.readouterr().err == "", "it was told to wait"
+        assert await source.request("GET", "/v1/nodes") == (200, b"{}")
+    assert f"the API at {address} has not answered yet" in " ".join(capsys.readouterr().err.split())
 
 
 async def test_a_client_waits_when_it_asks_too_much() -> None:
