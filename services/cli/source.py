@@ -8,6 +8,7 @@ import hmac
 import secrets
 import ssl
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -124,16 +125,15 @@ class Source:
 
     async def _answer(self, method: str, target: str, body: bytes | None) -> httpx.Response:
         """Return the answer; say what is waited for where none comes for a moment."""
-        asked = asyncio.create_task(self._client.request(method, target, content=body))
+        waits = self.in_process or "wait=" in target  # it was told to wait
+        notice = f"the API at {self._url} has not answered yet; it has {_ANSWER_SECONDS_MAX:g} s …"
+        timer = asyncio.get_running_loop().call_later(
+            _ANSWER_SECONDS_MAX if waits else _SILENT_SECONDS, partial(say, notice, err=True)
+        )
         try:
-            if not self.in_process and "wait=" not in target:
-                await asyncio.wait([asked], timeout=_SILENT_SECONDS)
-                if not asked.done():
-                    limit = f"it has {_ANSWER_SECONDS_MAX:g} s"
-                    say(f"the API at {self._url} has not answered yet; {limit} …", err=True)
-            return await asked
+            return await self._client.request(method, target, content=body)
         finally:
-            asked.cancel()
+            timer.cancel()
 
     async def aclose(self) -> None:
         """Close the connections."""
