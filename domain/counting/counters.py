@@ -168,6 +168,7 @@ class CounterTable:
         if not self._by_spec:
             self._domains.widen(width)
             self._index.journal = None
+            self.effects.forget_gone()
             return
         self.promised.take_out()
         self._follow_journal()
@@ -177,6 +178,7 @@ class CounterTable:
         if is_wider or self._domains.is_behind:
             self._follow_nodes(is_wider)
         self.promised.put_in()
+        self.effects.forget_gone()  # what they counted is taken out by now
         self._end(counter for counter in self.having(self.promised.idle()) if not counter.users_count)
 
     def _follow_journal(self) -> None:

@@ -14,7 +14,7 @@ from domain.state.nodes import NodeEntry
 from domain.state.pod_classes import PodClass
 from domain.state.pod_index import PodIndex
 
-_GONE_MAX = 1_000  # effects are kept of so many classes that are gone, and of as many as there are
+GONE_MAX = 1_000  # effects are kept of so many classes that are gone, and of as many as there are
 
 
 class Effects:
@@ -64,13 +64,15 @@ class Effects:
         """Return what a pod of a class adds to which counter."""
         found = self._of.get(pod_class.number)
         if found is None:
-            if len(self._of) > 2 * len(self._index) + _GONE_MAX:
-                self._of = {
-                    each.number: self._of[each.number] for each in self._index if each.number in self._of
-                }
             found = self._of[pod_class.number] = {}
             self._weigh(pod_class, self._near(pod_class), found)
         return found
+
+    def forget_gone(self) -> None:
+        """Forget classes that are gone, where they are many. Nothing is to be taken out for them any more."""
+        if len(self._of) > 2 * len(self._index) + GONE_MAX:
+            present = {each.number for each in self._index}
+            self._of = {number: each for number, each in self._of.items() if number in present}
 
     def counted_by(self, number: int) -> Iterator[tuple[PodClass, int]]:
         """Yield the classes with placed pods that count in a counter, each with what one of these adds."""

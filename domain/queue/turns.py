@@ -238,8 +238,9 @@ def draw(
 
     ``waiting`` holds per namespace the first pods of its lines, in order. Half of the work and of the pods go
     by priority and age alone. The other half goes to the namespaces that had least, one pod after another,
-    each by priority and age: none can take it all, whatever it asks for, nor what the first half left, where
-    a pod of that cost more. Each pod has its turn in the end. What is not drawn is not looked at.
+    each by priority and age: one cannot take it all, whatever it asks for, nor what its own pod took beyond
+    the first half. Several that each ask for more than a cycle can: what a pod asks for is known when it is
+    drawn. Each pod has its turn in the end. What is not drawn is not looked at.
     """
     works.renew()
     opened: list[Line] = []

@@ -203,7 +203,7 @@ class UsageWindows:
     def fold(self, usage: NodeUsage, spec: NodeSpec | None) -> NodeMeasured | Refused | Skipped:
         """Take one measurement of a node, whose spec is None while it is not known.
 
-        One that was folded elsewhere is taken as it was there, whatever is known of the node here.
+        One that is told with its window is taken as it was folded elsewhere, whatever is known of the node.
         Cost: O(samples in the window).
         """
         percent = _as_percent(usage, spec)

@@ -138,6 +138,30 @@ def test_labels_of_a_namespace_weigh_only_its_own_pods_anew(
     assert len(weighed) < 10
 
 
+def test_a_class_that_is_gone_is_taken_out_as_it_was_counted(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last pod went, the labels of its namespace changed and another class came before the same cycle."""
+    monkeypatch.setattr("domain.counting.effects.GONE_MAX", -1_000)
+    for n in range(1, NODES):
+        scheduler.fold(NodeDeleted(f"n{n}"))
+    scheduler.fold(ConfigUpserted(NAMESPACE, "", "ns", Namespace(labels={"team": "x"})))
+    team = LabelSelector((LabelRequirement("team", "In", ("x",)),))
+    term = AffinityTerm(topology_key="host", namespaces=(), namespace_selector=team, selector=selecting("a"))
+    labels, plain = {"app": "a"}, values.template(100)
+    scheduler.fold(PodUpserted(values.pod("gone", plain, labels=labels, namespace="ns")))
+    scheduler.cycle()
+    shy = values.template(100, pod_anti_affinity=PodAffinity(required=(term,)))
+    scheduler.fold(PodUpserted(values.pod("shy", shy, labels={"app": "shy"})))
+    scheduler.cycle()
+    assert scheduler.state.pods["default/shy"].node == ""
+    scheduler.fold(PodUpserted(values.pod("other", plain, labels=labels, namespace="other", on="n0")))
+    scheduler.fold(ConfigUpserted(NAMESPACE, "", "ns", Namespace(labels={"team": "y"})))
+    scheduler.fold(PodDeleted("ns", "gone"))
+    scheduler.cycle()
+    assert scheduler.state.pods["default/shy"].node == "n0"
+
+
 def test_counters_with_many_domains_give_up_their_cells_and_count_right(scheduler: Scheduler) -> None:
     counters = scheduler._slots.counters
     counters._paged_from = 1
