@@ -97,6 +97,10 @@ class PromisedCounts:
             if place is not None:
                 yield key, place
 
+    def _places(self) -> list[tuple[PodClass, int]]:
+        """Return the classes of these pods, each with the row of its node."""
+        return [place for _, place in self._known()]
+
     def _place_of(self, nomination: Nomination) -> tuple[PodClass, int] | None:
         pod, row = self._state.pods.get(nomination.key), self._state.table.rows.get(nomination.node)
         if pod is None or pod.pod_class is None or row is None or pod.spec.uid != nomination.uid:
@@ -109,7 +113,7 @@ class PromisedCounts:
         """Take a new counter, before it is filled."""
         if not self._numbers:
             self._in = {key: place for key, place in self._known() if key not in self.out}
-        self._numbers[number] = self._seen(number, [place for _, place in self._known()])
+        self._numbers[number] = self._seen(number, self._places())
 
     def end(self, number: int) -> None:
         """Forget a counter."""
@@ -173,7 +177,7 @@ class PromisedCounts:
 
     def _compare(self) -> None:
         self._compared_at = self._state.nominations.version
-        places = [place for _, place in self._known()]
+        places = self._places()
         for number, before in self._numbers.items():
             now = self._numbers[number] = self._seen(number, places)
             if now != before:

@@ -83,14 +83,9 @@ def try_gang(
 
 def take_back(run: CycleRun, trial: Trial) -> None:
     """Take off the snapshot and the counters what the kernel placed. Cost: O(pods)."""
-    rows: dict[GroupKey, list[int]] = {}
-    devices: dict[GroupKey, list[int]] = {}
-    placed = trial.placed
-    for (_, group), row, bits in zip(trial.tried, placed.row.tolist(), placed.devices.tolist(), strict=True):
-        if row >= 0:
-            rows.setdefault(group.key, []).append(row)
-            devices.setdefault(group.key, []).append(bits)
-    undo(run, rows, devices, trial.programs, trial.versions)
+    of_each = zip(trial.tried, trial.placed.row.tolist(), trial.placed.devices.tolist(), strict=True)
+    placed = ((group.key, row, bits) for (_, group), row, bits in of_each if row >= 0)
+    undo(run, placed, trial.programs, trial.versions)
 
 
 def explain_undone(run: CycleRun, gang: Gang, trial: Trial, but: Container[str] = ()) -> dict[GroupKey, int]:

@@ -169,15 +169,19 @@ def _effects(run: CycleRun, programs: Mapping[GroupKey, Program]) -> kernel.Effe
 
 def undo(
     run: CycleRun,
-    rows: Mapping[GroupKey, list[int]],
-    devices: Mapping[GroupKey, list[int]],
+    placed: Iterable[tuple[GroupKey, int, int]],
     programs: Mapping[GroupKey, Program],
     versions: np.ndarray,
 ) -> None:
-    """Take pods of some groups off these rows of the snapshot again, with their devices (bits).
+    """Take pods off the snapshot again: each with its group, the row it was on, and its devices (bits).
 
     The counters had these versions before. Cost: O(pods).
     """
+    rows: dict[GroupKey, list[int]] = {}
+    devices: dict[GroupKey, list[int]] = {}
+    for key, row, bits in placed:
+        rows.setdefault(key, []).append(row)
+        devices.setdefault(key, []).append(bits)
     counters, groups = run.slots.counters, run.slots.groups
     for key, on in rows.items():
         program = programs[key]

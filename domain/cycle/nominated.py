@@ -251,7 +251,9 @@ def _start_gang(run: CycleRun, of: Preempting, nomination: Nomination) -> None:
     versions = run.slots.counters.arrays.version.copy()
     started, rest, devices = _place_mates(run, mates, programs)
     if rest:
-        _take_back(run, started, devices, programs, versions)
+        rows_of, of_each = state.table.rows, zip(started, devices, strict=True)
+        placed_on = ((group_of(state, each), rows_of[each.node], bits) for each, bits in of_each)
+        undo(run, placed_on, programs, versions)
         _end_or_wait(run, of, mates, rest, programs)
     else:
         keys = [each.key for each in started]
@@ -283,21 +285,6 @@ def _place_mates(
         given += devices[placed != 0].tolist()
         rest = [each for each, is_placed in zip(rest, placed.tolist(), strict=True) if not is_placed]
     return started, rest, given
-
-
-def _take_back(
-    run: CycleRun,
-    started: Sequence[Nomination],
-    devices: Sequence[int],
-    programs: Mapping[GroupKey, Program],
-    versions: np.ndarray,
-) -> None:
-    rows: dict[GroupKey, list[int]] = {}
-    given: dict[GroupKey, list[int]] = {}
-    for each, bits in zip(started, devices, strict=True):
-        rows.setdefault(group_of(run.state, each), []).append(run.state.table.rows[each.node])
-        given.setdefault(group_of(run.state, each), []).append(bits)
-    undo(run, rows, given, programs, versions)
 
 
 def _end_or_wait(

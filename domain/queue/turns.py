@@ -249,7 +249,8 @@ def draw(
     drawn: list[Candidate] = []  # a gang is one of them
     ahead = [next(each) for each in pods.values()]
     heapq.heapify(ahead)
-    while ahead and purse.spent < work_max // 2 and len(drawn) + purse.more < pods_max // 2:
+    half = work_max // 2
+    while ahead and purse.spent < half and len(drawn) + purse.more < pods_max // 2:
         candidate = ahead[0]
         line = candidate[3]
         purse.pay(line)
@@ -263,7 +264,6 @@ def draw(
             heapq.heapreplace(ahead, following)
     turns = [(purse.used.get(each[3].namespace, 0), each) for each in ahead]
     heapq.heapify(turns)
-    half = work_max // 2
     until = max(work_max, purse.spent + half)  # one pod may have cost more than all that a cycle may do
     while turns and len(drawn) + purse.more < pods_max:
         if purse.spent >= (until if turns[0][0] < half else work_max):
