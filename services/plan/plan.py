@@ -323,8 +323,8 @@ class Plan:
         self._usage.clear()
         while self._scheduler.has_work:
             result = self._scheduler.cycle()
-            self._steps.append(result.tried)
-            for decided in result.tried:
+            self._steps.append(tried := result.tried)
+            for decided in tried:
                 self._answers.pop(decided.pod.key, None)
                 planned = _planned(decided, result.attempts[decided.attempt])
                 self._answers[decided.pod.key] = (decided, planned)

@@ -109,6 +109,11 @@ class Refused(BerthError):
     code = "database-refused"
 
 
+def rows_count(status: str) -> int:
+    """Return how many rows a statement wrote or deleted, given what the server said of it: ``UPDATE 3``."""
+    return int(status.rpartition(" ")[2])
+
+
 @contextlib.contextmanager
 def answering(connection: Connection | None = None) -> Iterator[None]:
     """Raise ``Unavailable`` for a silent or absent database. Other errors pass through."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import asyncpg
 
 from services.adapters.postgres import sql_leases as sql
-from services.adapters.postgres.connections import Connection, Session
+from services.adapters.postgres.connections import Connection, Session, rows_count
 from services.ports.ledger import Lease
 
 COMMIT_SESSION = "berth-commit "
@@ -103,16 +103,12 @@ class Leases:
 
 async def forget_owners(connection: Connection, age_seconds: float, limit: int) -> int:
     """See ``Ledger.forget_owners``."""
-    return _deleted_count(await connection.execute(sql.FORGET_OWNERS, age_seconds, limit))
+    return rows_count(await connection.execute(sql.FORGET_OWNERS, age_seconds, limit))
 
 
 async def forget_workers(connection: Connection, age_seconds: float, limit: int) -> int:
     """See ``Ledger.forget_workers``."""
-    return _deleted_count(await connection.execute(sql.FORGET_WORKERS, age_seconds, limit))
-
-
-def _deleted_count(status: str) -> int:
-    return int(status.removeprefix("DELETE "))
+    return rows_count(await connection.execute(sql.FORGET_WORKERS, age_seconds, limit))
 
 
 def _columns(leases: Sequence[Lease]) -> tuple[list[int], list[int]]:

@@ -12,7 +12,7 @@ import asyncpg
 from domain.model.errors import Fenced, LedgerMismatch, Unavailable
 from services.adapters.batches import ShardAdvance, own_shards, shard_advances
 from services.adapters.postgres import inbox, journal, rows, sql, sql_leases
-from services.adapters.postgres.connections import BULK, HOT, QUICK, Connection, Session, fresh
+from services.adapters.postgres.connections import BULK, HOT, QUICK, Connection, Session, fresh, rows_count
 from services.adapters.postgres.following import Following
 from services.adapters.postgres.guards import check_guards, raise_guards
 from services.adapters.postgres.leases import COMMIT_SESSION, Leases, forget_owners, forget_workers
@@ -140,7 +140,7 @@ class PostgresLedger:
         left = [(*fault.at, fault.epoch, *each) for fault in faults for each in fault.unmentioned]
         async with self._hot.use() as connection, connection.transaction():
             moved = await connection.execute(sql.MOVE_OFFSETS, *_columns(moves))
-            if _count(moved) != len(moves):
+            if rows_count(moved) != len(moves):
                 raise Fenced("a shard has left the epoch of its lease")
             await self._hold(connection, sorted({Lease(fault.shard, fault.epoch) for fault in faults}))
             try:
@@ -293,10 +293,6 @@ class PostgresLedger:
 # -------------------------------------------------------------------------------------- steps of a commit
 
 
-def _count(status: str) -> int:
-    return int(status.rpartition(" ")[2])
-
-
 def _columns(values: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
     return [list(column) for column in zip(*values, strict=True)]
 
@@ -307,11 +303,11 @@ async def _advance(
     """Move offsets and counters. False: they are not where the batch expects them, so nothing is written."""
     await inbox.begin_lanes(connection, batch)
     moved = await connection.execute(sql.ADVANCE_OFFSETS, *_columns(sorted(batch.offsets)))
-    if _count(moved) != len(batch.offsets):
+    if rows_count(moved) != len(batch.offsets):
         return False
     told = batch.log_time_ms, holder, batch.due_ms
     counted = await connection.execute(sql.ADVANCE_SHARDS, *_columns(advances), *told)
-    return _count(counted) == len(advances)
+    return rows_count(counted) == len(advances)
 
 
 async def _write_placements(connection: Connection, batch: CommitBatch) -> None:
@@ -322,7 +318,7 @@ async def _write_placements(connection: Connection, batch: CommitBatch) -> None:
         await connection.execute(sql.INSERT_TEMPLATES, signatures, specs)
     if batch.placements_closed:
         closed = await connection.execute(sql.CLOSE_PLACEMENTS, *_columns(batch.placements_closed), shards)
-        if _count(closed) != len(batch.placements_closed):
+        if rows_count(closed) != len(batch.placements_closed):
             raise LedgerMismatch("a placement to close is not open")
     if batch.placements_refreshed:
         refreshed = [
