@@ -63,17 +63,21 @@ Workloads = Annotated[
     ),
 ]
 Output = Annotated[BenchFormat, typer.Option("--output", "-o", help="How to show it.")]
+OtherNodes = Annotated[int | None, typer.Option(min=1, help="Other number of nodes.")]
+OtherPods = Annotated[int | None, typer.Option(min=1, help="Other number of measured pods.")]
+ProfileName = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The built-in profile of the pods; not of a trace.")
+]
+Timeout = Annotated[float, typer.Option(min=1, help="Seconds after which a measurement is given up.")]
 
 
 @app.command("e2e")
 def e2e(
     workload: Workloads = None,
-    nodes: Annotated[int | None, typer.Option(min=1, help="Other number of nodes.")] = None,
-    pods: Annotated[int | None, typer.Option(min=1, help="Other number of measured pods.")] = None,
+    nodes: OtherNodes = None,
+    pods: OtherPods = None,
     groups: Annotated[int | None, typer.Option(min=1, help="Other number of kinds of pods.")] = None,
-    profile: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The built-in profile of the pods; not of a trace.")
-    ] = None,
+    profile: ProfileName = None,
     shards: Annotated[int, typer.Option(min=1, max=1024, help="Shards, all of one worker.")] = 1,
     rate: Annotated[
         float | None, typer.Option(min=0.1, help="Pods offered a second, come what may; else unbounded.")
@@ -95,9 +99,7 @@ def e2e(
     poll_ms: Annotated[
         float, typer.Option(min=0.1, help="How often the ledger is asked how far it is.")
     ] = 5.0,
-    timeout: Annotated[
-        float, typer.Option(min=1, help="Seconds after which a measurement is given up.")
-    ] = 300,
+    timeout: Timeout = 300,
     output: Output = BenchFormat.TABLE,
 ) -> None:
     """Measure from the first pod produced to the last decision durable, on servers started for it."""
@@ -148,19 +150,15 @@ def shards(
         WorkloadName,
         typer.Option("--workload", "-w", metavar="NAME", help="Which one; as of `bench e2e`."),
     ] = WorkloadName.GROUPS_1000,
-    nodes: Annotated[int | None, typer.Option(min=1, help="Other number of nodes.")] = None,
-    pods: Annotated[int | None, typer.Option(min=1, help="Other number of measured pods.")] = None,
-    profile: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The built-in profile of the pods; not of a trace.")
-    ] = None,
+    nodes: OtherNodes = None,
+    pods: OtherPods = None,
+    profile: ProfileName = None,
     rate: Annotated[
         float | None,
         typer.Option(min=0.1, help="Pods offered a second, come what may; else all before the clock starts."),
     ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Measure so often, in turns.")] = 1,
-    timeout: Annotated[
-        float, typer.Option(min=1, help="Seconds after which a measurement is given up.")
-    ] = 300,
+    timeout: Timeout = 300,
     output: Output = BenchFormat.TABLE,
 ) -> None:
     """Measure what several workers do side by side, on servers started for each measurement."""
@@ -194,9 +192,7 @@ def preemption(
         list[int] | None,
         typer.Option(min=1, help="So many nodes; again for more. (default: 500, 1000, 5000)"),
     ] = None,
-    timeout: Annotated[
-        float, typer.Option(min=1, help="Seconds after which a measurement is given up.")
-    ] = 300,
+    timeout: Timeout = 300,
     output: Output = BenchFormat.TABLE,
 ) -> None:
     """Measure how fast pods get the room of others, on servers started for it, with an executor."""
@@ -217,9 +213,7 @@ def gangs(
     gangs: Annotated[int, typer.Option(min=1, help="Number of gangs.")] = 1_000,
     members: Annotated[int, typer.Option(min=2, max=10_000, help="Pods of each gang.")] = 100,
     nodes: Annotated[int, typer.Option(min=1, help="Number of nodes.")] = 5_000,
-    timeout: Annotated[
-        float, typer.Option(min=1, help="Seconds after which a measurement is given up.")
-    ] = 300,
+    timeout: Timeout = 300,
     output: Output = BenchFormat.TABLE,
 ) -> None:
     """Measure gangs in the engine alone, and on servers started for it."""
@@ -269,7 +263,7 @@ def domains(
         bool,
         typer.Option("--growth", help="Instead: the cost of a pod by nodes, by groups and by pods placed."),
     ] = False,
-    nodes: Annotated[int | None, typer.Option(min=1, help="Other number of nodes.")] = None,
+    nodes: OtherNodes = None,
     pods: Annotated[int | None, typer.Option(min=1, help="At most so many measured pods.")] = None,
     runs: Annotated[int, typer.Option(min=1, help="Measure so often, and take the median.")] = 3,
     output: Output = BenchFormat.TABLE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -402,6 +402,16 @@ async def test_a_replica_that_has_not_taken_over_yet_is_away(server_dir: Path) -
         await outbox.aclose()
 
 
+async def commit_five(
+    ledger: PostgresLedger, leases: Sequence[Lease], number: int, lo: int, owned: Sequence[Owned]
+) -> None:
+    """Commit a batch that takes five records of the pods of shard 1, and say what its worker holds."""
+    counted = OffsetAdvance(0, BATCHES, 0, leases[0].epoch, number - 1, number)
+    batch = CommitBatch(offsets=[advance(leases[1], lo, lo + 5), counted], log_time_ms=AT_MS)
+    row = journal_row(batch, [(1, PODS_TOPIC, 1)] * 5, JournalRow(shard=0, batch=number, owned=owned), None)
+    assert await ledger.commit(msgspec.structs.replace(batch, journal=row)) == Committed()
+
+
 async def test_a_partition_that_is_read_again_by_who_has_other_shards_breaks_no_chain(
     backend: PostgresBackend, ledger: PostgresLedger
 ) -> None:
@@ -411,10 +421,7 @@ async def test_a_partition_that_is_read_again_by_who_has_other_shards_breaks_no_
     at = 1, PODS_TOPIC, 1
     taken = Owned(leases=dict(leases), offsets=[(*at, 3)])
     for number, (lo, owned) in enumerate([(0, []), (3, [taken])], 1):
-        counted = OffsetAdvance(0, BATCHES, 0, leases[0].epoch, number - 1, number)
-        batch = CommitBatch(offsets=[advance(leases[1], lo, lo + 5), counted], log_time_ms=AT_MS)
-        row = journal_row(batch, [at] * 5, JournalRow(shard=0, batch=number, owned=owned), None)
-        assert await ledger.commit(msgspec.structs.replace(batch, journal=row)) == Committed()
+        await commit_five(ledger, leases, number, lo, owned)
         fault = LogFault(
             shard=1,
             epoch=leases[1].epoch,
@@ -443,10 +450,7 @@ async def test_a_log_that_lost_records_after_a_refold_leaves_the_chain_whole(
     at = 1, PODS_TOPIC, 1
     taken = Owned(leases=dict(leases), offsets=[(*at, 0)])
     for number, owned in enumerate([[], [taken]], 1):
-        counted = OffsetAdvance(0, BATCHES, 0, leases[0].epoch, number - 1, number)
-        batch = CommitBatch(offsets=[advance(leases[1], 0, 5), counted], log_time_ms=AT_MS)
-        row = journal_row(batch, [at] * 5, JournalRow(shard=0, batch=number, owned=owned), None)
-        assert await ledger.commit(msgspec.structs.replace(batch, journal=row)) == Committed()
+        await commit_five(ledger, leases, number, 0, owned)
         if number == 1:
             await refold(backend.dsn, {TopicPartition(*at[1:]): (0, 9)})
     _, later = await ledger.acquire("worker", LEASE_SECONDS)
