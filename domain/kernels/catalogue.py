@@ -40,11 +40,9 @@ FIRST: tuple[Unit, ...] = (
 )
 """What plain pods and their plans need under the default profile, the longest first."""
 
-COUNTING: tuple[Unit, ...] = (counted_bounds.add_counts, counting.set_counted)
-"""What pods need that ask where other pods are."""
-
 LATER: tuple[Unit, ...] = (
-    *COUNTING,
+    counted_bounds.add_counts,
+    counting.set_counted,
     preempting.nominate,
     preempting.plan_victims,
     preempting.rule_out,
@@ -59,6 +57,24 @@ LATER: tuple[Unit, ...] = (
 """What other pods and profiles need: rules over pods, preemption, then scores in real numbers."""
 
 UNITS = FIRST + LATER
+
+PLANNING: tuple[Unit, ...] = (
+    whole_bounds.search_whole,
+    scoring.rate_block,
+    placing.place,
+    row_bounds.sync_row_bounds,
+    counted_bounds.add_counts,
+    variance.grow_variances,
+    tournament.sync,
+    branch_and_bound.sync_base,
+    placing.explain_failure,
+    evaluating.evaluate,
+    preempting.plan_victims,
+    explain.write_parts,
+    preempting.rule_out,
+    preempting.sum_below,
+)
+"""What a plan of a few nodes needs under the default profile, the longest first."""
 
 
 def prepare_all(units: Iterable[Unit] = UNITS) -> None:

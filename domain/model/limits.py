@@ -91,7 +91,7 @@ counted_weight_max = 1_023  # of one pod in one sum over pods; more counts as th
 counted_pods_max = 1 << 21  # at which such a sum still fits 32 bits
 
 # What a batch may hold.
-batch_records_max = 2_000
+batch_records_max = 3_000
 batch_bytes_max = 4 << 20  # what takes about as long to read as a full batch takes to plan
 read_ahead_records_max = 10_000  # behind a full batch: folded with it where more important pods wait
 read_ahead_bytes_max = 16 << 20

@@ -194,9 +194,9 @@ def at(place: str) -> Iterator[None]:
 @contextmanager
 def patience() -> Iterator[None]:
     """Compile first what plans need, where that is not on disk, and say what is compiled later."""
-    from domain.kernels.catalogue import COUNTING, FIRST
+    from domain.kernels.catalogue import PLANNING
     from services.worker.compiling import compile_kernels, late_ones_told
 
-    asyncio.run(compile_kernels(FIRST + COUNTING))
+    asyncio.run(compile_kernels(PLANNING))
     with late_ones_told():
         yield

@@ -21,6 +21,8 @@ from services.worker import compiling
 from services.worker.compile_turn import Turn
 from services.worker.thread import in_thread
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -117,6 +119,26 @@ def test_a_process_that_is_stopped_does_not_wait_for_the_compiler() -> None:
 def test_a_start_that_finds_the_kernels_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     asyncio.run(compiling.compile_kernels())
     assert capsys.readouterr().err == ""
+
+
+PLAN = """
+import sys
+from domain.kernels.catalogue import PLANNING, UNITS
+from services.cli.main import main
+sys.argv[1:] = ["plan", "-f", "docs/examples/cluster.yaml"]
+try:
+    main()
+except SystemExit:
+    pass
+used = {each.name for each in UNITS if each._cell.value}
+print("DIFFERS", sorted(used ^ {each.name for each in PLANNING}))
+"""
+
+
+def test_a_plan_compiles_ahead_what_it_needs() -> None:
+    """A process of its own, since this one has all kernels."""
+    run = subprocess.run([sys.executable, "-c", PLAN], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines()[-1] == "DIFFERS []", run.stderr
 
 
 def test_units_are_compiled_in_processes_of_their_own(
