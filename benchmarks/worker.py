@@ -75,7 +75,7 @@ def watched(planner: Planner, ledger: Ledger) -> Stages:
     stages, scheduler, postgres = Stages(), planner.scheduler, inspect.getmodule(type(ledger))
     for owner, name, label in (
         (planner, "plan", "plan"),
-        (planner.ahead, "add", "plan / decode"),
+        (planner.read_ahead, "add", "plan / decode"),
         (planner, "_fold", "plan / fold"),
         (scheduler, "cycle", "plan / cycle"),
         (placing, "place", "plan / cycle / kernel"),

@@ -292,7 +292,7 @@ class Decoder:
         return _remember(self._labels, key, found, _LABELS_MAX) if len(key) <= _LABELS_BYTES_MAX else found
 
     def _annotations_of(self, raw: msgspec.Raw) -> dict[str, Any] | None:
-        """Return annotations where they name devices; nobody reads others."""
+        """Return annotations where they name devices; others are not read."""
         text = bytes(raw)
         if _DEVICES not in text:
             return None

@@ -86,7 +86,7 @@ def _placed(placed: PlacementOpened) -> tuple[Any, ...]:
 
 
 def _measured(row: UsageRow) -> tuple[Any, ...]:
-    """Return a row without what it had seen of others: who followed a measurement had seen something else."""
+    """Return a row without its marks: a follower of a measurement has others."""
     return msgspec.to_builtins(row.record, str_keys=True), row.sent_by
 
 

@@ -35,7 +35,7 @@ class DecidedPod(msgspec.Struct, gc=False):
 
 
 class Preempting(msgspec.Struct, gc=False, kw_only=True):
-    """Who has to leave for whom: ``victims`` of a pod to which a node is promised, else the ``preemptor``.
+    """Which pods leave for which: ``victims`` of a nominated pod, else the ``preemptor``.
 
     Pods are named by their uids. ``nominated`` is the id of the preemptor's decision. ``shard`` is that of
     a pod that has to leave: the partition of ``berth.pods`` in which it is said that it has left. Of a pod
@@ -113,7 +113,7 @@ def encode_decision(
     warnings : sequence, optional
         Codes of the pod's fields that had no effect. Without it the key is left out.
     preemption : Preempting, optional
-        For whom the pod has to leave, or who has to leave for it. Without it the key is left out.
+        The pod for which this one leaves, or the pods that leave for it. Without it the key is left out.
     """
     version = decision.resource_version
     return _encode_record(

@@ -18,7 +18,7 @@ from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPI
 
 EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 BIND_FAILED = "BIND_FAILED"
-"""What may happen to a pod alone: whoever binds pods could not bind it to the node that it names."""
+"""What may happen to a pod alone: its binder could not bind it to the node that it names."""
 
 KINDS: Mapping[str, tuple[str, str]] = {
     "Node": ("v1", NODES_TOPIC),

@@ -31,7 +31,7 @@ from services.ports.journal import (
 from services.ports.ledger import CommitBatch, NodeChange
 
 FeedEvent = NodeUsed | ConfigUpserted | ConfigDeleted | ProfileUpserted | ProfileDeleted
-"""Events that every worker folds, whoever read them."""
+"""Events that every worker folds, whichever worker read them."""
 
 _KINDS: dict[str, type[NodeUsed | ConfigDeleted | ProfileUpserted | ProfileDeleted]] = {
     kind.__name__: kind for kind in (NodeUsed, ConfigDeleted, ProfileUpserted, ProfileDeleted)
@@ -93,7 +93,7 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
         labels=_number_labels(labels, [pod.labels for pod in renewed]),
         lives=_number(lives, [pod.life for pod in renewed]),
     )
-    promised = _nominated(batch, signatures)
+    nominated = _nominated(batch, signatures)
     return _encode(
         Feed(
             signatures=list(signatures),
@@ -110,7 +110,7 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
             events=events,
             raised=list(batch.raised),
             unnominated=list(batch.unnominated),
-            nominated=promised,
+            nominated=nominated,
             lanes=[(a.shard, a.topic, a.hi) for a in batch.offsets if is_lane(a.topic)],
             rest=None if batch.call is None else Rest(batch.call, dict(batch.shards)),
             gone=_gone(batch),

@@ -33,8 +33,8 @@ def settle(
 ) -> CommitBatch:
     """Return the batch without the claims that were not granted, and with the true versions of nodes.
 
-    Pods that it had bound to a lost node, or to which it had promised one, have the outcome ``conflict``
-    under the same seq, and wait again. To those bound where it was promised, the node is promised again.
+    Pods that it had bound to a lost node, or had nominated there, have the outcome ``conflict``
+    under the same seq, and wait again. Those that were bound to their nominated node are nominated again.
     Those that had to leave a lost node are ``spared`` under theirs.
 
     Parameters
@@ -64,8 +64,8 @@ def settle(
             payload = move_version(payload, shifts[decision.node])
         decisions.append((decision, payload))
     losers = [placed for placed in batch.placements_opened if (placed.shard, placed.seq) in undone]
-    unpromised = {row.pod_uid for row in batch.nominated if row.node in lost_names}
-    waiting = [_replace(p, tried=False) if p.pod_uid in unpromised else p for p in batch.pending_added]
+    unnominated = {row.pod_uid for row in batch.nominated if row.node in lost_names}
+    waiting = [_replace(p, tried=False) if p.pod_uid in unnominated else p for p in batch.pending_added]
     settled = _replace(
         batch,
         claims=[claim for claim in batch.claims if claim.id not in lost],
@@ -93,7 +93,7 @@ def _undone(decision: Decision, payload: bytes) -> tuple[Decision, bytes]:
 def _waits(placed: PlacementOpened, batch: CommitBatch) -> PendingPod:
     """Return the row of a pod that waits again, in its place; it is to be tried as if it came now.
 
-    Who has a node promised is not: it waits for that one.
+    A nominated pod is not: it waits for its node.
     """
     arrival, since_ms, sent_by = batch.waited[placed.pod_uid]
     return PendingPod(
@@ -174,9 +174,9 @@ def outcome_of(
     lost_names = {claim.name for claim in batch.claims if claim.id in lost}
     moved_names = {claim.name for claim in batch.claims if claim.id in moved and claim.id not in lost}
     bound = [decision for decision, _ in batch.decisions if decision.outcome is Outcome.BOUND]
-    promised = {row.key: row.pod_uid for row in batch.nominated if row.node in lost_names}
+    nominated = {row.key: row.pod_uid for row in batch.nominated if row.node in lost_names}
     return Committed(
-        lost={f"{d.namespace}/{d.name}": d.pod_uid for d in bound if d.node in lost_names} | promised,
+        lost={f"{d.namespace}/{d.name}": d.pod_uid for d in bound if d.node in lost_names} | nominated,
         lost_nodes=frozenset(lost),
         moved_count=sum(d.node in moved_names for d in bound),
         raised=tuple(raised),

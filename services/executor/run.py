@@ -1,4 +1,4 @@
-"""The executor: ends pods that were evicted, by writing their deletion into the log, as who runs pods would.
+"""The executor: ends pods that were evicted, by writing their deletion into the log, as a kubelet would.
 
 It is for tests, demonstrations and measurements. What it has read is kept in a file, so that it goes on where
 it was; a deletion that is written twice changes nothing, since it names the uid.

@@ -154,7 +154,7 @@ class Relay:
                 raise Fenced(f"another relay publishes shard {shard}")
 
     async def _tick(self) -> None:
-        """Let log time pass where nothing else does. Who may not write ticks publishes all the same."""
+        """Let log time pass where nothing else does. A relay that may not write ticks goes on without."""
         writer, ticker = await self._log.writer(), Ticker()
         clock = asyncio.get_running_loop().time
         is_refused = False

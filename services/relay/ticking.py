@@ -1,6 +1,6 @@
 """Ticks: records that say nothing but that time passes, so that a quiet log, too, comes to its next moment.
 
-What is timed, such as the backoff of a group that waits or a promise, ends when log time has come to it, and
+What is timed, such as the backoff of a group that waits or a nomination, ends when log time comes to it, and
 log time is that of the newest record. Workers tell the ledger the next such moment. Where no record comes by
 then, the relay of shard 0 writes one. A replay reads the same ticks. A record from a clock that is ahead
 takes log time along, and those after it do not move it; so ticks are due there, too, each of which moves it
@@ -25,7 +25,7 @@ class Ticker:
 
     def __init__(self) -> None:
         self._log_time_ms = -1
-        self._moved_at = 0.0  # when it was last seen to move, by the clock of whoever asks, in seconds
+        self._moved_at = 0.0  # when it was last seen to move, by the caller's clock, in seconds
         self._is_ahead = False  # of all clocks: a tick moves it by a second and no more
         self._ticked_at: float | None = None  # since it moved
         self._unread_seconds = UNREAD_SECONDS

@@ -66,7 +66,7 @@ def difference(
         if before != now and (is_restart or kind != RETRIED):
             return _said(row, f"the rows of {kind}", before, now)
     fed, fed_again = unpack_feed(row.feed), unpack_feed(again.feed if row.feed else b"")
-    if fed.gone is None:  # a build of before did not say who is gone
+    if fed.gone is None:  # an earlier build did not name the pods that are gone
         fed_again = msgspec.structs.replace(fed_again, gone=None)
     plain: tuple[tuple[str, object, object], ...] = (
         ("the number of the batch", row.batch, again.batch),

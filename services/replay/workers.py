@@ -48,7 +48,7 @@ class Workers:
         self._made: dict[int, Planner] = {}  # by the position of the row with which it begins
 
     async def expect(self, after: Mapping[int, int], until: Mapping[int, int]) -> None:
-        """Find out who begins in a span, and who ends.
+        """Find the workers that begin in a span, and those that end.
 
         Raises
         ------

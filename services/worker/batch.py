@@ -46,7 +46,6 @@ from services.ports.ledger import (
     ProfileRow,
 )
 from services.ports.log import Record
-from services.worker.book import Book
 from services.worker.deciding import Decider
 from services.worker.ledger_rows import (
     config_row,
@@ -62,6 +61,7 @@ from services.worker.ledger_rows import (
     profile_row,
     usage_rows,
 )
+from services.worker.ledger_view import LedgerView
 from services.worker.preempting import When, end, nominate, nomination_row, nomination_rows
 
 
@@ -71,8 +71,8 @@ class BatchBuilder(Decider):
     ``strict`` are nodes of bound pods that ask for more than spec and room.
     """
 
-    def __init__(self, scheduler: Scheduler, book: Book, now_ms: int) -> None:
-        super().__init__(book, now_ms)
+    def __init__(self, scheduler: Scheduler, ledger_view: LedgerView, now_ms: int) -> None:
+        super().__init__(ledger_view, now_ms)
         self._scheduler = scheduler
         self._pods = scheduler.state.pods
         self.opened: dict[str, PlacementOpened] = {}
@@ -103,8 +103,8 @@ class BatchBuilder(Decider):
 
     def refuse(self, record: Record, shard: int, rejected: Rejected) -> None:
         """Write a dead letter for a record."""
-        seq = self._book.dead_seq[shard]
-        self._book.dead_seq[shard] = seq + 1
+        seq = self._ledger_view.dead_seq[shard]
+        self._ledger_view.dead_seq[shard] = seq + 1
         self._dead_letters.append(
             dead_letter(record, rejected, shard=shard, seq=seq, at_ms=self.now_ms, sent_by=self.sent_by)
         )
@@ -117,7 +117,7 @@ class BatchBuilder(Decider):
             case PodWaits():
                 if change.previous is not None:
                     self._end_wait(change.previous)
-                self._book.wait(change.pod.key, self.now_ms, self.sent_by)
+                self._ledger_view.wait(change.pod.key, self.now_ms, self.sent_by)
                 self.waiting[change.pod.key] = (change.pod, change.arrival)
                 self._came[change.pod.key] = self.event_at_ms
             case PodRefreshed():
@@ -148,7 +148,7 @@ class BatchBuilder(Decider):
                     self._remember_gone(change.name, *change.replaced, shard)
             case NodeMeasured():
                 if change.newer:
-                    self._book.mark(change.name)
+                    self._ledger_view.mark(change.name)
                 self.measured[change.name] = self.sent_by
             case PodResolved():
                 self._resolve(change)
@@ -169,10 +169,10 @@ class BatchBuilder(Decider):
         pod = change.pod
         self._end_wait(change.previous)
         self.waiting[pod.key] = (pod, change.arrival)
-        self._book.reasons_known.setdefault(pod.signature, {})[self._pods[pod.key].shard] = {}
+        self._ledger_view.reasons_known.setdefault(pod.signature, {})[self._pods[pod.key].shard] = {}
 
     def _end_wait(self, pod: PodSpec) -> None:
-        self._book.untried.discard(pod.key)
+        self._ledger_view.untried.discard(pod.key)
         if self.waiting.pop(pod.key, None) is None:
             self.pending_removed.append(pod.uid)
 
@@ -196,7 +196,7 @@ class BatchBuilder(Decider):
 
     def _adopt(self, change: PodAdopted, shard: int) -> None:
         pod = change.pod
-        self._book.end_wait(pod.key)
+        self._ledger_view.end_wait(pod.key)
         if change.waited is not None:
             self._end_wait(change.waited)
         if change.previous_node:
@@ -218,7 +218,7 @@ class BatchBuilder(Decider):
 
     def _release(self, change: PodReleased, shard: int) -> None:
         pod = change.pod
-        self._book.end_wait(pod.key)
+        self._ledger_view.end_wait(pod.key)
         (self._end_placement if change.node else self._end_wait)(pod)
         self._decide(
             pod,
@@ -245,7 +245,7 @@ class BatchBuilder(Decider):
     def decide(self, result: CycleResult, *, duration_us: int = 0) -> None:
         """Add what a cycle decided, and how long the whole cycle took."""
         seqs: list[dict[int, int]] = [{} for _ in result.attempts]
-        pods, numbers, attempts, strict = self._pods, self._book.seq, result.attempts, result.strict
+        pods, numbers, attempts, strict = self._pods, self._ledger_view.seq, result.attempts, result.strict
         for verdict in result.verdicts:
             if isinstance(verdict, NominationEnded):
                 self.take(verdict, None, verdict.promise.shard)
@@ -267,7 +267,7 @@ class BatchBuilder(Decider):
             for attempt, of in zip(result.attempts, seqs, strict=True)
             if of
         ]
-        for group in pending_groups(result, seqs, self._book, self._scheduler, self.now_ms):
+        for group in pending_groups(result, seqs, self._ledger_view, self._scheduler, self.now_ms):
             self._pending_groups[group.shard, group.signature] = group
 
     def _nominate(self, nomination: Preemption, attempt: Attempt, shard: int, cycle_seq: int) -> None:
@@ -283,7 +283,7 @@ class BatchBuilder(Decider):
     def _bind(self, placement: Placement, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         pod = placement.pod
         at_ms, event_at_ms, sent_by = self._when(pod.key)
-        self._waited[pod.uid] = (placement.arrival, *self._book.waits.pop(pod.key))
+        self._waited[pod.uid] = (placement.arrival, *self._ledger_view.waits.pop(pod.key))
         self._end_wait(pod)
         decision = self._decide(
             pod,
@@ -304,13 +304,13 @@ class BatchBuilder(Decider):
             self._members.setdefault(pod.template.gang, []).append(placement.node)
 
     def _note_tried(self, pod: PodSpec, arrival: int) -> None:
-        if pod.key in self._book.untried:
+        if pod.key in self._ledger_view.untried:
             self._end_wait(pod)
             self.waiting[pod.key] = (pod, arrival)
 
     def _when(self, key: str) -> When:
         """Return the time of the last event that a decision rests on: room may be made after a pod came."""
-        since_ms, sent_by = self._book.waits[key]
+        since_ms, sent_by = self._ledger_view.waits[key]
         if key not in self._came:
             return self.now_ms, None, sent_by
         changed_ms = self.changed_ms
@@ -341,7 +341,7 @@ class BatchBuilder(Decider):
         shards = {advance.shard for advance in offsets} | {d.shard for d, _ in self.decisions}
         return CommitBatch(
             offsets=offsets,
-            shards=dict(self._book.epochs),
+            shards=dict(self._ledger_view.epochs),
             facts=node_facts(state, self._specs),
             claims=node_claims(state, self.strict),
             counted=count_placements(self.opened, state),
@@ -356,7 +356,7 @@ class BatchBuilder(Decider):
             decisions=self.decisions,
             attempts=self._attempts,
             pending_removed=self.pending_removed,
-            pending_added=pending_pods(self.waiting.values(), self._scheduler, self._book),
+            pending_added=pending_pods(self.waiting.values(), self._scheduler, self._ledger_view),
             pending_groups=list(self._pending_groups.values()),
             unnominated=list(state.own_changes.unnominated),
             nominated=nomination_rows(state.nominations, state.own_changes.nominated),
@@ -366,9 +366,9 @@ class BatchBuilder(Decider):
             dead_letters=self._dead_letters,
             profiles=self._profiles,
             config=self._config,
-            usage=usage_rows(self.measured, state, self._book),
-            seq_next={shard: self._book.seq[shard] for shard in shards},
-            dead_seq_next={shard: self._book.dead_seq[shard] for shard in shards},
+            usage=usage_rows(self.measured, state, self._ledger_view),
+            seq_next={shard: self._ledger_view.seq[shard] for shard in shards},
+            dead_seq_next={shard: self._ledger_view.dead_seq[shard] for shard in shards},
             skipped=self._skipped,
             log_time_ms=self.now_ms,
             call=self.call,

@@ -28,7 +28,7 @@ class Checkpoints:
     async def follow(self, planner: Planner, alarm: Callable[[], None]) -> None:
         """Go on where the ledger's checkpoints end, as holder of shard 0.
 
-        Whoever holds all shards compares what was read with the journal's digest. ``alarm`` is called where
+        The worker of all shards compares what was read with the journal's digest. ``alarm`` is called where
         the ledger does not give the state that its last batch led to.
         """
         known = await self._ledger.journalled(planner.lead)
@@ -55,7 +55,7 @@ class Checkpoints:
     async def take(self, at: Checkpoint, until: float = math.inf) -> bool:
         """Hold the ledger's state, and begin to write it; return whether it is held.
 
-        All that the ledger has been asked to commit is in it, and nobody commits before this returns, or
+        All that the ledger has been asked to commit is in it, and no worker commits before this returns, or
         before ``until`` (of the event loop's clock). What cannot be held or written is reported, and tried
         again some batches later.
         """

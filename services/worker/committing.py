@@ -11,7 +11,7 @@ from services.log_limit import Outage
 from services.ports.ledger import CommitBatch, Committed, Ledger, NotCommitted
 from services.ports.log import TopicPartition
 from services.worker.faults import CommitOverdue
-from services.worker.losers import Losers
+from services.worker.lost_claims import LostClaims
 from services.worker.metrics import WorkerMetrics
 from services.worker.progress import Progress
 
@@ -64,7 +64,7 @@ class Committer:
         self.records_max = records_max
         self._metrics.batch_records_max.set(records_max)
 
-    async def commit(self, batch: CommitBatch, progress: Progress, losers: Losers) -> None:
+    async def commit(self, batch: CommitBatch, progress: Progress, lost_claims: LostClaims) -> None:
         """Write one batch."""
         backoff, unknown, overdue_count = Backoff(), False, 0
         outage = Outage(_LOGGER, "commit a batch", asyncio.get_running_loop().time)
@@ -87,7 +87,7 @@ class Committer:
         if isinstance(outcome, NotCommitted):
             raise Fenced("another worker took a shard over for which a batch was planned")
         self._metrics.committed(batch, outcome)
-        losers.note(batch, outcome)
+        lost_claims.note(batch, outcome)
         for a in batch.offsets:
             self.folded[TopicPartition(a.topic, a.partition)] = a.hi
         self._note(batch, outcome)

@@ -31,7 +31,7 @@ def main() -> None:
 def _read(asked: queue.SimpleQueue[str]) -> None:
     for line in sys.stdin:
         asked.put(line.strip())
-    os._exit(0)  # nobody waits for what is being compiled
+    os._exit(0)  # the process that asked has ended
 
 
 if __name__ == "__main__":

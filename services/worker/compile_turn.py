@@ -2,7 +2,7 @@
 
 The first takes a lock of the operating system on a file there, which ends with its process, however that
 ends. The others wait and then load what it has kept, all at once. Where it did not get to the end, the next
-one compiles. Nobody waits for ever, and where nothing can be locked everybody compiles for himself.
+one compiles. No process waits for ever, and where nothing can be locked each compiles for itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 _LOGGER = logging.getLogger(__name__)
 _FILE = "berth-compile.lock"
 _WHOLE = b"1"
-"""What the file holds when the last one who compiled got to the end."""
+"""What the file holds when the last process that compiled came to the end."""
 _LOOK_SECONDS = 0.1
 WAIT_SECONDS_MAX = 600.0
 
@@ -73,7 +73,7 @@ def _opened(folder: Path) -> int | None:
     """Return a descriptor that no child inherits; None where the folder is not to be written to."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        return os.open(folder / _FILE, flags, 0o600)  # whoever else may open it could hold the lock
+        return os.open(folder / _FILE, flags, 0o600)  # another account that may open it could hold the lock
     except OSError:
         return None
 

@@ -12,8 +12,8 @@ from domain.model.timestamps import MOMENT_MS_MAX
 from domain.state.changes import PodAdopted, PodOrphaned, PodResized, PodReturned
 from services.codec.encode import Preempting, encode_decision
 from services.codec.seal import UNVERIFIED
-from services.worker.book import Book
 from services.worker.ledger_rows import describe_node
+from services.worker.ledger_view import LedgerView
 
 
 class Decider:
@@ -23,8 +23,8 @@ class Decider:
     that its event claims, ``sent_by`` who sent it.
     """
 
-    def __init__(self, book: Book, now_ms: int) -> None:
-        self._book = book
+    def __init__(self, ledger_view: LedgerView, now_ms: int) -> None:
+        self._ledger_view = ledger_view
         self.now_ms = now_ms
         self.event_at_ms: int | None = None
         self.sent_by = ""
@@ -59,12 +59,12 @@ class Decider:
         cycle_seq: int = 0,
         preemption: Preempting | msgspec.UnsetType = msgspec.UNSET,
     ) -> Decision:
-        seq = self._book.seq[shard]
-        self._book.seq[shard] = seq + 1
+        seq = self._ledger_view.seq[shard]
+        self._ledger_view.seq[shard] = seq + 1
         namespace, _, name = pod.key.partition("/")
         decision = Decision(  # by position: to name the fields costs three times as much
             shard,
-            self._book.epochs[shard],
+            self._ledger_view.epochs[shard],
             seq,
             pod.uid,
             namespace,
@@ -83,7 +83,7 @@ class Decider:
             pod.devices if node else (),
         )
         self._need_template(pod)
-        fragment = self._book.fragment(pod)
+        fragment = self._ledger_view.fragment(pod)
         payload = encode_decision(
             decision, fragment, pod.labels, node_version, sent_by, reasons, warnings, preemption
         )
@@ -112,5 +112,5 @@ class Decider:
         )
 
     def _need_template(self, pod: PodSpec) -> None:
-        if self._book.is_new(pod.signature):
+        if self._ledger_view.is_new(pod.signature):
             self._templates[pod.signature] = pod.template

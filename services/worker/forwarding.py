@@ -31,7 +31,7 @@ from services.ports.ledger import LedgerPart
 from services.ports.log import Record
 
 WAIT = -1
-"""The home of a record that waits: who has the last pod of its name has not heard yet that it is gone."""
+"""The home of a record that waits: the shard of the last pod of its name does not know that it is gone."""
 
 
 def is_member(event: Event | ProfileEvent | None) -> bool:
@@ -103,7 +103,7 @@ class Forwarding:
     def _drop(self, which: Callable[[Forwarded], bool]) -> None:
         for key in [key for key, row in self.routes.items() if which(row)]:
             del self.routes[key]
-        self._former = {who: row for who, row in self._former.items() if not which(row)}
+        self._former = {pod: row for pod, row in self._former.items() if not which(row)}
 
     # -------------------------------------------------------------------------------------------- records
 

@@ -12,13 +12,13 @@ from domain.model.limits import worker_seen_seconds_max
 from services.log_limit import Outage
 from services.ports.ledger import Lease, Ledger
 from services.worker.faults import BatchStalled, Stalled
+from services.worker.lease_judge import LeaseJudge
 from services.worker.progress import Progress
-from services.worker.sight import Sight
 
 _LOGGER = logging.getLogger(__name__)
 
 UNWANTED_SECONDS = 0.5
-"""A shard that nobody took for so long is taken by anybody, beyond its share."""
+"""A shard that stayed free for so long is taken by any worker, beyond its share."""
 
 EXPIRED_SECONDS = 0.01
 """So long after a lease has run out, by what was asked before, it has for certain."""
@@ -53,12 +53,12 @@ class Holding:
         lease_seconds: float,
         renewal_seconds: float,
         progress: Progress,
-        sight: Sight,
+        judge: LeaseJudge,
     ) -> None:
-        self._ledger, self._name, self._progress, self._sight = ledger, name, progress, sight
+        self._ledger, self._name, self._progress, self._lease_judge = ledger, name, progress, judge
         self._lease_seconds, self._renewal_seconds = lease_seconds, renewal_seconds
         self._lock = asyncio.Lock()  # no lease is given back while it is renewed
-        self._free_since: float | None = None  # and somebody may take one now
+        self._free_since: float | None = None  # since when a shard could be taken
         self._free_in_seconds = math.inf
         self._gives_at = 0.0
         self._renewed_at = 0.0
@@ -72,8 +72,8 @@ class Holding:
     async def keep(self, shards_count: int) -> None:
         """Take, renew and offer shards until cancelled, for as long as the worker gets further.
 
-        A ledger that is away is no reason to give up: nobody else gets further, and each commit checks the
-        fence.
+        A ledger that is away is no reason to give up: no other worker gets further, and each commit
+        checks the fence.
         """
         outage = Outage(_LOGGER, "renew the leases", asyncio.get_running_loop().time)
         while True:
@@ -86,7 +86,7 @@ class Holding:
                 outage.over()
                 await asyncio.sleep(self._pause_seconds())
             except Unavailable as error:
-                self._sight.failed()
+                self._lease_judge.failed()
                 self._progress.excuse()
                 outage.failed(error)
                 await asyncio.sleep(self._lease_seconds / 10)
@@ -118,16 +118,16 @@ class Holding:
             self._renewed_at = now
 
     def _see(self, *, is_write: bool) -> None:
-        if self._sight.answered(is_write=is_write):
+        if self._lease_judge.answered(is_write=is_write):
             self._progress.excuse()
 
     async def _balance(self, shards_count: int) -> None:
         muster, now = await self._ledger.muster(), asyncio.get_running_loop().time()
         self._see(is_write=False)
-        others = {who: held for who, held in muster.workers.items() if who != muster.me}
+        others = {name: held for name, held in muster.workers.items() if name != muster.me}
         self.is_alone = not others
         free = [shard for shard in muster.free if not (shard in self.leases or shard in self.lost)]
-        if not self._sight.is_clear:  # who let a lease run out had perhaps no ledger to renew it
+        if not self._lease_judge.is_clear:  # a worker whose lease ran out had perhaps no ledger to renew it
             free = [shard for shard in free if shard not in muster.expired]
         self._free_in_seconds = muster.free_in_seconds
         if not free:
@@ -166,7 +166,7 @@ class Holding:
 
 
 def _say_taken(taken: Sequence[Lease], expired: Mapping[int, str]) -> None:
-    """Say which shards were taken from whom: loudly where their owner did not leave them by itself."""
+    """Log which shards were taken from which worker, as a warning where that one did not give them up."""
     from_owner: dict[str, list[int]] = {}
     for shard, _ in taken:
         from_owner.setdefault(expired.get(shard, ""), []).append(shard)
@@ -184,7 +184,7 @@ def named(shards: Iterable[int]) -> str:
 
 
 def share(own_count: int, others: Collection[int], free_count: int, shards_count: int) -> int:
-    """Return how many free shards to take now: who holds the fewest comes first, up to an equal share.
+    """Return how many free shards to take now: the worker with the fewest comes first, up to an equal share.
 
     ``others`` says how many shards each other worker holds.
     """
@@ -195,7 +195,7 @@ def share(own_count: int, others: Collection[int], free_count: int, shards_count
 
 
 def gives(own_count: int, me: str, others: Mapping[str, int]) -> bool:
-    """Say whether to give a shard up: another worker has two fewer, and of those who have most I am first."""
+    """Say whether to give a shard up: another worker has two fewer, and of those with most this is first."""
     if own_count - min(others.values(), default=own_count) < 2:
         return False
-    return all(held < own_count or (held == own_count and me < who) for who, held in others.items())
+    return all(held < own_count or (held == own_count and me < name) for name, held in others.items())

@@ -31,7 +31,7 @@ from services.ports.ledger import (
     UsageRow,
 )
 from services.ports.log import Record
-from services.worker.book import Book
+from services.worker.ledger_view import LedgerView
 
 
 def dead_letter(
@@ -134,7 +134,7 @@ def placement_opened(pod: PodSpec, decision: Decision, *, adopted: bool) -> Plac
     )
 
 
-def usage_rows(measured: Mapping[str, str], state: ClusterState, book: Book) -> list[UsageRow]:
+def usage_rows(measured: Mapping[str, str], state: ClusterState, ledger_view: LedgerView) -> list[UsageRow]:
     """Return the usage rows of the measured nodes. A node that is gone gets a row without series.
 
     ``measured`` says of each node who sent its latest measurement.
@@ -143,8 +143,8 @@ def usage_rows(measured: Mapping[str, str], state: ClusterState, book: Book) -> 
     for node in sorted(measured):
         record = state.usage.record(node)
         if not record.series:  # and no mark: who followed its measurements has another one than who took them
-            book.marks.pop(node, None)
-        rows.append(UsageRow(record, book.marks.get(node, {}), measured[node]))
+            ledger_view.marks.pop(node, None)
+        rows.append(UsageRow(record, ledger_view.marks.get(node, {}), measured[node]))
     return rows
 
 
@@ -185,15 +185,15 @@ def config_object(row: ConfigRow) -> ConfigObject:
 
 
 def pending_pods(
-    waiting: Iterable[tuple[PodSpec, int]], scheduler: Scheduler, book: Book
+    waiting: Iterable[tuple[PodSpec, int]], scheduler: Scheduler, ledger_view: LedgerView
 ) -> list[PendingPod]:
     """Return the rows of pods that wait, each given with its arrival, and note which had no attempt yet."""
     rows = []
     for pod, arrival in waiting:
         is_fresh = scheduler.queue.is_fresh(pod.key)
         if is_fresh:
-            book.untried.add(pod.key)
-        since_ms, sent_by = book.waits[pod.key]
+            ledger_view.untried.add(pod.key)
+        since_ms, sent_by = ledger_view.waits[pod.key]
         rows.append(
             PendingPod(
                 pod_uid=pod.uid,
@@ -217,7 +217,7 @@ def pending_pods(
 def pending_groups(
     result: CycleResult,
     seqs: Sequence[Mapping[int, int]],
-    book: Book,
+    ledger_view: LedgerView,
     scheduler: Scheduler,
     now_ms: int,
 ) -> Iterator[PendingGroup]:
@@ -230,7 +230,7 @@ def pending_groups(
     for index, attempt in enumerate(result.attempts):
         if attempt.signature not in waiting or not attempt.reasons_at_failure:
             continue
-        known = book.reasons_known.setdefault(attempt.signature, {})
+        known = ledger_view.reasons_known.setdefault(attempt.signature, {})
         failed = failed_on.get(index, set())
         for shard in sorted(failed | known.keys()):
             # The shard's last pod may have left since, and the ledger's row of the group with it.
@@ -248,8 +248,8 @@ def pending_groups(
                 profile_revision=attempt.profile_revision,
                 nodes_count=attempt.nodes_count,
             )
-    for signature in book.reasons_known.keys() - waiting:
-        del book.reasons_known[signature]
+    for signature in ledger_view.reasons_known.keys() - waiting:
+        del ledger_view.reasons_known[signature]
 
 
 def describe_node(node: str, reasons: Sequence[str]) -> str:

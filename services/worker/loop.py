@@ -25,10 +25,10 @@ from services.worker.beginning import begin
 from services.worker.checkpoints import Checkpoints
 from services.worker.collector import Memory
 from services.worker.committing import Committer
-from services.worker.follower import Follower
+from services.worker.follow.follower import Follower
 from services.worker.holding import Holding
 from services.worker.intake import Intake
-from services.worker.losers import Losers
+from services.worker.lost_claims import LostClaims
 from services.worker.metrics import WorkerMetrics
 from services.worker.planner import Planner
 from services.worker.progress import Progress
@@ -47,11 +47,11 @@ BLIP_SECONDS = 5.0
 """While shards change hands, the log or the ledger may be away for so long."""
 
 CALL_SECONDS = 1.5
-"""Whoever calls all workers to rest waits for so long for them, and until the ledger's state is held."""
+"""A worker that calls all others to rest waits at most this long for them and for the ledger's snapshot."""
 
 REST_SECONDS = 2.0
-"""Whoever was called rests for so long, until it hears that the caller goes on. It is longer than the call:
-whatever is held is older than all that anybody who rested does next."""
+"""A paused worker waits at most this long for the caller to go on; longer than CALL_SECONDS, so the snapshot
+precedes its next commit."""
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -75,7 +75,7 @@ class Loop:
     follow_seconds: float
     drain: bool
     begun: asyncio.Event  # set while the worker decides for any shard
-    _losers: Losers = dataclasses.field(default_factory=Losers)
+    _lost_claims: LostClaims = dataclasses.field(default_factory=LostClaims)
     _commit: asyncio.Task[None] | None = None
     _answered: int = -1  # the batch of shard 0 with which the last call to rest came
     _rests_until: float = 0.0  # nothing is committed before the caller goes on, or this moment
@@ -111,7 +111,7 @@ class Loop:
         # Pods that wait their turn do not keep further records out: others may come before them.
         is_called = self.holding.is_alone or not self.planner.owned
         seconds = self.poll_seconds if is_called else self.follow_seconds
-        if self.planner.has_work or self._losers.keys or self.follower.has_rows or self.holding.taken:
+        if self.planner.has_work or self._lost_claims.keys or self.follower.has_rows or self.holding.taken:
             seconds = 0.0
         if not self.planner.owned:
             with contextlib.suppress(TimeoutError):
@@ -132,7 +132,7 @@ class Loop:
     async def _inbox(self) -> Sequence[Record]:
         """Return what other shards handed over, half a batch at most: own partitions go on beside it."""
         waiting = self.planner.forwarding.waiting()
-        if not waiting or self.planner.ahead.handed:
+        if not waiting or self.planner.read_ahead.handed:
             return []
         rows = await self._through(partial(self.ledger.read_inbox, waiting, self.committer.records_max // 2))
         self.planner.forwarding.got(rows)
@@ -144,14 +144,14 @@ class Loop:
         ``due``: how many of the records that are held, and of these, it has at least. ``call``: it is
         written, whatever comes of it, and says that this worker rests behind it, as that batch asked.
         """
-        if self._losers.is_unsure or self._losers.keys:
+        if self._lost_claims.is_unsure or self._lost_claims.keys:
             # What is in flight was planned on pods that lost. Planned on that again, they would always lose.
             await self._finish()
-        if self._losers.keys:  # who was faster is in the journal
+        if self._lost_claims.keys:  # the faster worker's batch is in the journal
             with contextlib.suppress(Unavailable):
                 await self.follower.read()
         followed, since = self.follower.take()
-        if not (records or followed or self.planner.has_work or self._losers.keys or call is not None):
+        if not (records or followed or self.planner.has_work or self._lost_claims.keys or call is not None):
             if self._commit is not None and self._commit.done():
                 self._commit.result()
             return
@@ -160,7 +160,7 @@ class Loop:
             if await self.checkpoints.take(self._at(self.planner.start.leases)):
                 self.planner.renew()
         is_judged = self._commit is not None and not self._commit.done()
-        self.planner.guarding.settle(self._losers.take_raised())
+        self.planner.guards.settle(self._lost_claims.take_raised())
         plan: Callable[..., CommitBatch | None] = self.planner.plan
         more = {}
         if call is not None:
@@ -168,12 +168,12 @@ class Loop:
         began = asyncio.get_running_loop().time()
         with self.metrics.plan_seconds.time():
             batch = await self.progress.of_batch(
-                self.think(plan, records, self._losers.take(), followed, due, **more)
+                self.think(plan, records, self._lost_claims.take(), followed, due, **more)
             )
-        refused, self.planner.book.refused_count = self.planner.book.refused_count, 0
+        refused, self.planner.ledger_view.refused_count = self.planner.ledger_view.refused_count, 0
         self.metrics.follow_refused.inc(refused)
         if followed:
-            seconds = self.planner.book.follow_us / 1e6  # a plan begins with it
+            seconds = self.planner.ledger_view.follow_us / 1e6  # a plan begins with it
             self.metrics.followed(seconds, [began + seconds - each for each in since])
         self.progress.step()
         await self._finish()
@@ -181,9 +181,9 @@ class Loop:
         if batch is None:
             return
         if is_judged:
-            batch = self._losers.judge(batch)
+            batch = self._lost_claims.judge(batch)
         await self._until_caller_goes_on()
-        commit = self.committer.commit(batch, self.progress, self._losers)
+        commit = self.committer.commit(batch, self.progress, self._lost_claims)
         self._commit = asyncio.create_task(self.progress.of_batch(commit))
         await asyncio.sleep(0)  # let the commit begin before the next batch takes the thread
 
@@ -221,7 +221,9 @@ class Loop:
         self.metrics.began(faults)
         with self.memory.growing():
             await self.think(self.planner.take, leases, part)
-        self.planner.ahead.pass_over((at, each.idle) for at, each in latest.items() if each.idle is not None)
+        self.planner.read_ahead.pass_over(
+            (at, each.idle) for at, each in latest.items() if each.idle is not None
+        )
         if 0 in self.planner.owned:
             await self.checkpoints.follow(self.planner, self.metrics.digest_mismatches.inc)
         positions = positions_of(part.offsets)
@@ -254,7 +256,7 @@ class Loop:
             were followed that build on what the shards' next owners did, which was not known here.
         """
         await self._finish()
-        if self._losers.keys:
+        if self._lost_claims.keys:
             raise Fenced("shards were lost together with the outcome of a batch")
         lost = dict(self.holding.lost)
         begun = lost.keys() & self.planner.owned
@@ -275,7 +277,7 @@ class Loop:
     async def _settle(self) -> None:
         """Wait until all that was decided is committed, and nothing is to be taken back."""
         await self._finish()
-        while self._losers.keys:
+        while self._lost_claims.keys:
             await self._plan()
             await self._finish()
 
@@ -306,7 +308,7 @@ class Loop:
         call = self.planner.batch + 1 if asked is None else asked.call
         await self._plan(call=call)
         await self._finish()
-        if self._losers.keys:  # then nothing says that it rests, and it is asked again
+        if self._lost_claims.keys:  # then nothing says that it rests, and it is asked again
             return
         self._answered = call
         if calls:
@@ -319,7 +321,7 @@ class Loop:
             silent = sorted(set(range(self.planner.shards_count)) - epochs.keys())
             level = logging.WARNING if self.checkpoints.has_failed_twice else logging.INFO
             _LOGGER.log(level, "no checkpoint after batch %d: shards %s did not rest in time", call, silent)
-        self.planner.guarding.settle(self._losers.take_raised())  # before what others did behind it
+        self.planner.guards.settle(self._lost_claims.take_raised())  # before what others did behind it
         await self.think(self.planner.rest, self.follower.take_until(0, call))
         self._rests_until = 0.0 if calls else until
         _LOGGER.info("rested for %.3f s after batch %d of shard 0", now() - began, call)
@@ -335,9 +337,9 @@ class Loop:
         )
 
     async def _wait_for_others(self, call: int, epochs: dict[int, int], until: float) -> bool:
-        """Wait until all rest; return whether they do. ``epochs`` takes the shards of those who rest.
+        """Wait until all rest; return whether they do. ``epochs`` takes the shards of those that rest.
 
-        Whoever was called waits no longer than until the caller goes on.
+        A worker that was called waits no longer than until the caller goes on.
         """
         while asyncio.get_running_loop().time() < until:
             self.progress.step()

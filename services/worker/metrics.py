@@ -123,10 +123,10 @@ class WorkerMetrics:
         self.records.inc(sum(a.hi - a.lo for a in batch.offsets if not a.topic.startswith("~")))
         outcomes = Tally(decision.outcome for decision, _ in batch.decisions)
         if committed.lost:
-            promised = [row for row in batch.nominated if row.key in committed.lost]
-            evicted = sum(len(row.victims) for row in promised)
-            outcomes[Outcome.NOMINATED] -= len(promised)
-            outcomes[Outcome.BOUND] -= len(committed.lost) - len(promised)
+            nominated = [row for row in batch.nominated if row.key in committed.lost]
+            evicted = sum(len(row.victims) for row in nominated)
+            outcomes[Outcome.NOMINATED] -= len(nominated)
+            outcomes[Outcome.BOUND] -= len(committed.lost) - len(nominated)
             outcomes[Outcome.CONFLICT] += len(committed.lost)
             outcomes[Outcome.EVICTED] -= evicted
             outcomes[Outcome.SPARED] += evicted

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from operator import attrgetter
-from typing import Any
 
 import msgspec
 
@@ -25,10 +24,10 @@ from services.ports.inbox import InboxRecord
 from services.ports.journal import BATCHES, DIGEST_EVERY, Followed, JournalRow, Start, positions_of
 from services.ports.ledger import CommitBatch, Lease, LedgerBase, LedgerPart, OffsetAdvance
 from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, TICKS_TOPIC, Record, TopicPartition
-from services.worker.ahead import Ahead, changes_plans, is_of_use
 from services.worker.batch import BatchBuilder
-from services.worker.book import Book
-from services.worker.following import (
+from services.worker.batch_guards import BatchGuards
+from services.worker.due_moments import DueMoments
+from services.worker.follow.events import (
     as_folded,
     events_of,
     gone_of,
@@ -36,12 +35,12 @@ from services.worker.following import (
     take_followed,
     without_measured,
 )
+from services.worker.follow.positions import Folded, JournalPositions
 from services.worker.forwarding import WAIT, Forwarding, is_member
-from services.worker.guarding import Guarding
-from services.worker.recent import Recent
+from services.worker.ledger_view import LedgerView
+from services.worker.read_ahead import ReadAhead, changes_plans, is_of_use
+from services.worker.recent_claims import RecentClaims
 from services.worker.restoring import restore, restore_gone, restore_waiting
-from services.worker.standing import Folded, Standing
-from services.worker.timing import Timing
 
 
 class Planner:
@@ -58,7 +57,7 @@ class Planner:
     writers : mapping of str to str
         Topic -> the one principal that writes to it beside the API (``services/codec/seal.py``).
     worker, build, incarnation : str
-        Name and version of who plans, and what tells it from others of its name, for the journal.
+        Name and version of this worker, and what tells it from others of its name, for the journal.
     """
 
     def __init__(
@@ -82,61 +81,82 @@ class Planner:
         self._stopwatch = stopwatch
         self._senders = Senders(base.seal_secret, writers)
         self.shards_count = base.shards_count
-        self.book = Book()
+        self.ledger_view = LedgerView()
         self._offsets: dict[Source, int] = {}
         self._refold_below: dict[Source, int] = {}
         self._now_ms = base.log_time_ms
         self._step_ms = tombstone_hours * 3_600_000 // tombstone_steps
         self._next_step_ms = 0  # log time at which pods that are gone are forgotten again
-        self._timing = Timing()
+        self._due_moments = DueMoments()
         self.is_stalled = False  # the next record waits for what another shard folds
-        told: dict[str, Any] = {"preempts": preempts, "preemption_seconds": preemption_seconds}
-        told |= {"usage_window_seconds": usage_window_seconds, "backoff_ms": backoff_ms}
-        told |= {"reservation_seconds": reservation_seconds}
-        who: dict[str, Any] = {"worker": worker, "build": build, "seed": seed, "writers": writers}
-        who |= {"tombstone_hours": tombstone_hours, "profiles": profiles}
-        self.start = Start(**who, **told, leases={}, offsets=[])
-        self.guarding = Guarding(base.guards, base.log_time_ms)
-        self._standing = Standing({shard: base.batches.get(shard, 0) for shard in range(base.shards_count)})
+        self.start = Start(
+            worker=worker,
+            build=build,
+            seed=seed,
+            writers=writers,
+            profiles=profiles,
+            tombstone_hours=tombstone_hours,
+            usage_window_seconds=usage_window_seconds,
+            preempts=preempts,
+            preemption_seconds=preemption_seconds,
+            reservation_seconds=reservation_seconds,
+            backoff_ms=backoff_ms,
+            leases={},
+            offsets=[],
+        )
+        self.guards = BatchGuards(base.guards, base.log_time_ms)
+        self._journal_positions = JournalPositions(
+            {shard: base.batches.get(shard, 0) for shard in range(base.shards_count)}
+        )
         self._incarnation, self._is_renewed = incarnation, False
         self._forgotten: Sequence[str] = ()
         self._untold: list[Untold] = []  # of shards taken
         self.position = 0  # of the last batch that was followed
-        self.lacks_gone = False  # as a build of before did not tell by its feed who is gone
-        self.scheduler = Scheduler(profiles, seed=seed, **told)
-        self._recent = Recent(self.scheduler, self.book)
-        self.ahead = Ahead(self.scheduler, self.book)
+        self.lacks_gone = False  # as the feed of an earlier build did not name the pods that are gone
+        self.scheduler = Scheduler(
+            profiles,
+            seed=seed,
+            usage_window_seconds=usage_window_seconds,
+            preempts=preempts,
+            preemption_seconds=preemption_seconds,
+            reservation_seconds=reservation_seconds,
+            backoff_ms=backoff_ms,
+        )
+        self._recent_claims = RecentClaims(self.scheduler, self.ledger_view)
+        self.read_ahead = ReadAhead(self.scheduler, self.ledger_view)
         self.scheduler.own((), self.shards_count)
         self.forwarding = Forwarding(base.shards_count, base.lanes, self.scheduler.state)
-        restore(base, self.scheduler, self.book)
+        restore(base, self.scheduler, self.ledger_view)
         restore_gone(base.tombstones, self.scheduler.state.tombstones, self._step_ms)
 
     def take(self, leases: Sequence[Lease], part: LedgerPart) -> None:
         """Decide for these shards, too, from where the ledger says that they are."""
-        self.book.take(leases, part.seq_next, part.dead_seq_next)
+        self.ledger_view.take(leases, part.seq_next, part.dead_seq_next)
         self._offsets |= part.offsets
         self._refold_below |= part.refold_below
         self._now_ms = max(self._now_ms, part.log_time_ms)
-        restore_waiting(part, self.scheduler, self.book)
+        restore_waiting(part, self.scheduler, self.ledger_view)
         restore_gone(part.gone, self.scheduler.state.tombstones, self._step_ms)
         self.forwarding.take(part)
         self._pass_to(self._now_ms)
         self._untold += self._hold(part.orphaned)
-        self._standing.take(self.book.epochs, part.offsets)
-        # Who waits was tried by another worker: what made room since may be known here already.
+        self._journal_positions.take(self.ledger_view.epochs, part.offsets)
+        # Pods that wait were tried by another worker: what made room since may be known here already.
         self.scheduler.state.improved_rows.update(range(self.scheduler.state.table.count))
 
     def give(self, shards: Iterable[int]) -> Mapping[int, int]:
         """Leave these shards to others, but for what they placed; return the last batch of each."""
         given = frozenset(shards)
-        self.book.give(given, self.scheduler.give(given))
+        self.ledger_view.give(given, self.scheduler.give(given))
         batches = {shard: self._offsets[shard, BATCHES, 0] for shard in given}
-        self._standing.give(self.book.epochs, {at: n for at, n in self._offsets.items() if at[0] in given})
+        self._journal_positions.give(
+            self.ledger_view.epochs, {at: n for at, n in self._offsets.items() if at[0] in given}
+        )
         self._offsets = {at: offset for at, offset in self._offsets.items() if at[0] not in given}
         self._refold_below = {at: end for at, end in self._refold_below.items() if at[0] not in given}
-        self.ahead.drop(given)
+        self.read_ahead.drop(given)
         self.is_stalled = False
-        self._is_renewed &= bool(self.book.epochs)
+        self._is_renewed &= bool(self.ledger_view.epochs)
         self.forwarding.give(given)
         self._untold = [e for e in self._untold if self.scheduler.state.pods[e.pod.key].shard not in given]
         self._hold()
@@ -145,18 +165,18 @@ class Planner:
     def rest(self, followed: Sequence[Followed]) -> None:
         """Begin anew with all own shards, as if they were given, and taken when others had done this.
 
-        All that is in memory is in the ledger. So whoever reads that has the same behind the next batch,
-        which forgets what is not (``renew``).
+        All that is in memory is in the ledger. So a worker that reads it has the same behind the next
+        batch, which forgets what is not (``renew``).
         """
-        state, book = self.scheduler.state, self.book
-        orphaned, epochs = list(state.orphaned), dict(book.epochs)
-        self._standing.give({}, self._offsets)
+        state, ledger_view = self.scheduler.state, self.ledger_view
+        orphaned, epochs = list(state.orphaned), dict(ledger_view.epochs)
+        self._journal_positions.give({}, self._offsets)
         self.scheduler.own((), self.shards_count)  # what others do to own pods is told behind it
-        builder = BatchBuilder(self.scheduler, book, self._now_ms)
+        builder = BatchBuilder(self.scheduler, ledger_view, self._now_ms)
         self._follow(followed, builder)
         self._now_ms = builder.now_ms
         state.apply(Reached(self._now_ms))
-        self._standing.take(epochs, self._offsets)
+        self._journal_positions.take(epochs, self._offsets)
         if self._now_ms >= self._next_step_ms:
             self._pass_to(self._now_ms)
         self.is_stalled = False
@@ -164,13 +184,15 @@ class Planner:
         self.renew()
 
     def _hold(self, orphaned: Sequence[str] = ()) -> Iterable[Untold]:
-        """Note from where this worker goes on with its shards; return what nobody told their pods."""
+        """Note from where this worker goes on with its shards; return what their pods were not told."""
         offsets = [(*at, offset) for at, offset in sorted(self._offsets.items())]
-        self.start = msgspec.structs.replace(self.start, leases=dict(self.book.epochs), offsets=offsets)
-        return self.scheduler.own(self.book.epochs, self.shards_count, orphaned)
+        self.start = msgspec.structs.replace(
+            self.start, leases=dict(self.ledger_view.epochs), offsets=offsets
+        )
+        return self.scheduler.own(self.ledger_view.epochs, self.shards_count, orphaned)
 
     def _pass_to(self, now_ms: int) -> None:
-        """Let log time come to a step, and forget who was gone for longer than the horizon."""
+        """Let log time come to a step, and forget pods that were gone for longer than the horizon."""
         step_ms = now_ms - now_ms % self._step_ms
         self._next_step_ms = step_ms + self._step_ms
         self.scheduler.state.apply(passed := Passed(step_ms, step_ms - tombstone_steps * self._step_ms))
@@ -179,17 +201,17 @@ class Planner:
     @property
     def owned(self) -> Set[int]:
         """The shards that this planner decides for."""
-        return self.book.epochs.keys()
+        return self.ledger_view.epochs.keys()
 
     @property
     def followed(self) -> Mapping[int, int]:
         """How far the journals of the shards that others hold are known: shard -> batch."""
-        return self._standing.followed
+        return self._journal_positions.followed
 
     @property
     def owns_all(self) -> bool:
         """Whether it decides for all shards."""
-        return len(self.book.epochs) == self.shards_count
+        return len(self.ledger_view.epochs) == self.shards_count
 
     def positions(self) -> dict[TopicPartition, int]:
         """Return where each partition goes on."""
@@ -198,18 +220,18 @@ class Planner:
     @property
     def held(self) -> Sequence[Record]:
         """Records that were read and are not folded yet; they come before any further one."""
-        return self.ahead.records
+        return self.read_ahead.records
 
     @property
     def has_work(self) -> bool:
         """Whether a batch can be planned without any further record."""
-        has_records = self.ahead.handed or (self.ahead.records and not self.is_stalled)
+        has_records = self.read_ahead.handed or (self.read_ahead.records and not self.is_stalled)
         return bool(has_records or self._untold) or self._has_pods_to_try
 
     @property
     def _has_pods_to_try(self) -> bool:
         """Whether a cycle could try pods. None is tried before all pods are known as the log has them."""
-        return bool(self.book.epochs) and not self._refold_below and self.scheduler.has_work
+        return bool(self.ledger_view.epochs) and not self._refold_below and self.scheduler.has_work
 
     def plan(
         self,
@@ -230,7 +252,7 @@ class Planner:
         ``lost`` are keys of pods to be taken back before: one of the last two batches had placed them, and
         the ledger did not grant it. They wait again, and are tried as if they came now. ``followed`` are the
         next batches of others, which are folded before the records. ``due``: how many records, those held
-        first, make the batch, None: all; with those that come first (``Ahead``).
+        first, make the batch, None: all; with those that come first (``ReadAhead``).
 
         The state is ahead of the ledger from here on: if the batch does not commit, the planner is void.
         """
@@ -268,30 +290,30 @@ class Planner:
     ) -> tuple[BatchBuilder, Folded, bool]:
         """Fold and place; say also whether anything came of it."""
         self._forgotten = lost
-        self._recent.take_back(lost)
+        self._recent_claims.take_back(lost)
         if self._is_renewed:
-            self.book.reasons_known.clear()
+            self.ledger_view.reasons_known.clear()
             for signature, shard in self.scheduler.renew():
-                self.book.reasons_known.setdefault(signature, {})[shard] = {}
-        builder = BatchBuilder(self.scheduler, self.book, self._now_ms)
+                self.ledger_view.reasons_known.setdefault(signature, {})[shard] = {}
+        builder = BatchBuilder(self.scheduler, self.ledger_view, self._now_ms)
         while self._untold:
             builder.take(self._untold.pop(0), None, 0)
         began_us = self._stopwatch()
         self._follow(followed, builder)
-        self.book.follow_us = self._stopwatch() - began_us
+        self.ledger_view.follow_us = self._stopwatch() - began_us
         self.scheduler.state.apply(Reached(builder.now_ms))
-        self.ahead.add(records)
+        self.read_ahead.add(records)
         folded = self._fold(due, builder, is_recorded)
-        builder.reach(self._timing.ended_ms(builder.now_ms, until_ms), None, "")
+        builder.reach(self._due_moments.ended_ms(builder.now_ms, until_ms), None, "")
         self._now_ms = builder.now_ms
         began_us, is_tried = self._stopwatch(), False
         if not self._refold_below:
-            result = self.scheduler.cycle(self._now_ms, self._timing.passed_ms(self._now_ms))
+            result = self.scheduler.cycle(self._now_ms, self._due_moments.passed_ms(self._now_ms))
             builder.decide(result, duration_us=self._stopwatch() - began_us)
-            builder.strict |= self.guarding.decide(result, self.scheduler.state)
+            builder.strict |= self.guards.decide(result, self.scheduler.state)
             is_tried = self.scheduler.queue.take_put_off() or bool(result.attempts)
-            # Who holds no shard has no batch to say so in.
-            is_tried |= self._timing.look(self.scheduler, self._now_ms) and bool(self.book.epochs)
+            # A worker without a shard has no batch to say so in.
+            is_tried |= self._due_moments.look(self.scheduler, self._now_ms) and bool(self.ledger_view.epochs)
         asked = folded.ends or lost or is_tried or self._is_renewed
         changed = builder.decisions or builder.waiting or builder.pending_removed or builder.measured
         return builder, folded, bool(asked or changed or self.scheduler.state.own_changes.has_any)
@@ -299,21 +321,21 @@ class Planner:
     def _build(self, builder: BatchBuilder, folded: Folded) -> CommitBatch:
         batch = builder.build(self._advance(folded.ends), self.forwarding.written())
         self.scheduler.state.apply(Written(builder.placed_ms))
-        self._recent.note(batch, builder.kept)
-        guards = self.guarding.guards(self.scheduler.state, self._now_ms)
+        self._recent_claims.note(batch, builder.kept)
+        guards = self.guards.guards(self.scheduler.state, self._now_ms)
         more = {"journal": self._journal(batch, folded), "followed": dict(self.followed if guards else {})}
-        return msgspec.structs.replace(batch, **more, guards=guards, due_ms=self._timing.due_ms)
+        return msgspec.structs.replace(batch, **more, guards=guards, due_ms=self._due_moments.due_ms)
 
     def _follow(self, rows: Sequence[Followed], builder: BatchBuilder) -> None:
         """Fold what other workers did; what it means for own pods goes into the batch."""
         for row in sorted(rows, key=attrgetter("position")):
             self.position = max(self.position, row.position)
-            self._standing.follow(row)
-            self.guarding.follow(row.feed.raised)
+            self._journal_positions.follow(row)
+            self.guards.follow(row.feed.raised)
             self.forwarding.note({at[:2]: at[2] for at in row.feed.lanes})
-            if lost := sorted(row.seqs.keys() & self.book.epochs.keys()):
+            if lost := sorted(row.seqs.keys() & self.ledger_view.epochs.keys()):
                 raise Fenced(f"another worker decides for shards {lost}")
-            self.book.seq |= {shard: following for shard, (_, following) in row.seqs.items()}
+            self.ledger_view.seq |= {shard: following for shard, (_, following) in row.seqs.items()}
             builder.reach(row.log_time_ms, None, "")
             builder.changed_ms = builder.now_ms
             if builder.now_ms >= self._next_step_ms:
@@ -321,7 +343,7 @@ class Planner:
             for event, sent_by in events_of(row):
                 builder.sent_by = sent_by or ""
                 for change in self.scheduler.fold(event, row.shard):
-                    take_followed(change, builder, self.book)
+                    take_followed(change, builder, self.ledger_view)
             self.lacks_gone |= row.feed.gone is None
             if (gone := gone_of(row, self._step_ms)) is not None:
                 self.scheduler.fold(gone, row.shard)
@@ -333,8 +355,8 @@ class Planner:
         state, is_spread, routes = self.scheduler.state, self.shards_count > 1, self.forwarding.routes
         below, fold, sent_by = self._refold_below, self.scheduler.fold, self._senders.of
         here = list[InboxRecord]()  # handed over to own shards, to be folded next
-        due_ms = self._timing.ends_ms(builder.now_ms, is_recorded)
-        for record, decoded in self.ahead.batch(due, looks_on=not (below or is_recorded)):
+        due_ms = self._due_moments.ends_ms(builder.now_ms, is_recorded)
+        for record, decoded in self.read_ahead.batch(due, looks_on=not (below or is_recorded)):
             shard = home = record.partition  # usage and configuration, which are of shard 0, have one
             at = shard, record.topic, shard
             topic, event = record.topic, decoded.event
@@ -376,7 +398,7 @@ class Planner:
                     shared = without_measured(shared, event.name)
             if configures:
                 break
-        self.ahead.take(end, () if is_recorded else here)
+        self.read_ahead.take(end, () if is_recorded else here)
         self.is_stalled = home == WAIT and not here
         return Folded(ends, sources, shared)
 
@@ -389,7 +411,7 @@ class Planner:
     @property
     def lead(self) -> int:
         """The shard that counts the batches."""
-        return min(self.book.epochs)
+        return min(self.ledger_view.epochs)
 
     def offsets(self) -> dict[Source, int]:
         """Return the next offset of each row, that of ``BATCHES`` included."""
@@ -405,11 +427,11 @@ class Planner:
         return sums_digest(self.scheduler.state)
 
     def renew(self) -> None:
-        """Forget with the next batch what a restart forgets: who starts from a checkpoint goes on alike."""
+        """Forget with the next batch what a restart forgets: a start from a checkpoint goes on alike."""
         self._is_renewed = True
 
     def _journal(self, batch: CommitBatch, folded: Folded) -> JournalRow:
-        row, begins = self._standing.tell(shard=self.lead, batch=self.batch)
+        row, begins = self._journal_positions.tell(shard=self.lead, batch=self.batch)
         first = msgspec.structs.replace(
             row,
             worker=self._incarnation,
@@ -429,7 +451,7 @@ class Planner:
         for key in sorted(moves):
             shard, topic, partition = key
             lo, hi = self._offsets.get(key, 0), moves[key]  # an inbox begins with its first use
-            advances.append(OffsetAdvance(shard, topic, partition, self.book.epochs[shard], lo, hi))
+            advances.append(OffsetAdvance(shard, topic, partition, self.ledger_view.epochs[shard], lo, hi))
             self._offsets[key] = hi
             if hi >= self._refold_below.get(key, hi + 1):
                 del self._refold_below[key]

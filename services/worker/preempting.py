@@ -1,4 +1,4 @@
-"""What a batch says of preemption: to whom a node is promised, who has to leave it, and what came of it."""
+"""What a batch says of preemption: which pod is nominated, which pods leave its node, and what came of it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ENDS = {
     "outbid": "a pod of higher priority was promised the node",
     "released": "the pod is gone",
 }
-"""Why a node is promised no more. Whoever was bound has no decision of its own that says so."""
+"""Why a nomination ended. That of a pod that was bound has no decision of its own."""
 
 
 When = tuple[int, int | None, str | None]
@@ -89,7 +89,7 @@ def nominate(
 
 
 def end(decide: Decide, change: NominationEnded, when: When) -> None:
-    """Say that a pod has no node promised any more, unless it was placed, and who may stay."""
+    """Say that a pod is no longer nominated, unless it was placed, and which victims may stay."""
     pod, node, shard = change.pod, change.promise.node, change.promise.shard
     if change.reason != "bound":
         decide(pod, shard, Outcome.CLEARED, node, *when, reason=f"{node}: {_ENDS[change.reason]}")

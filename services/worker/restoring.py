@@ -24,23 +24,23 @@ from services.ports.ledger import (
     PodTombstone,
     ProfileRow,
 )
-from services.worker.book import Book
 from services.worker.ledger_rows import config_object
+from services.worker.ledger_view import LedgerView
 
 _LOGGER = logging.getLogger(__name__)
 
 
 def restored(base: LedgerBase, part: LedgerPart, seed: int) -> Scheduler:
-    """Return a scheduler that knows what a worker of all shards does, for who only looks."""
-    scheduler, book = Scheduler(BUILT_IN_PROFILES, seed=seed), Book()
+    """Return a scheduler that knows what a worker of all shards does, for a reader."""
+    scheduler, ledger_view = Scheduler(BUILT_IN_PROFILES, seed=seed), LedgerView()
     scheduler.own((), base.shards_count)
-    restore(base, scheduler, book)
+    restore(base, scheduler, ledger_view)
     scheduler.own(range(base.shards_count), base.shards_count)
-    restore_waiting(part, scheduler, book)
+    restore_waiting(part, scheduler, ledger_view)
     return scheduler
 
 
-def restore(base: LedgerBase, scheduler: Scheduler, book: Book) -> None:
+def restore(base: LedgerBase, scheduler: Scheduler, ledger_view: LedgerView) -> None:
     """Restore all that counts on nodes, and what every worker knows."""
     for row in base.profiles:
         _restore_profile(scheduler, row)
@@ -56,11 +56,11 @@ def restore(base: LedgerBase, scheduler: Scheduler, book: Book) -> None:
                 spec=node.spec,
                 deleted=node.deleted,
             )
-    book.know(base.templates)
-    _restore_placed(base, scheduler, book)
-    promised = [_nomination(row, base.templates) for row in base.nominations]
-    if promised:
-        scheduler.state.apply(NominationsFollowed(promised, ()))
+    ledger_view.know(base.templates)
+    _restore_placed(base, scheduler, ledger_view)
+    nominated = [_nomination(row, base.templates) for row in base.nominations]
+    if nominated:
+        scheduler.state.apply(NominationsFollowed(nominated, ()))
 
 
 def _nomination(row: NominationRow, templates: Mapping[bytes, PodTemplate]) -> Nomination:
@@ -77,20 +77,20 @@ def _nomination(row: NominationRow, templates: Mapping[bytes, PodTemplate]) -> N
     )
 
 
-def restore_waiting(part: LedgerPart, scheduler: Scheduler, book: Book) -> None:
+def restore_waiting(part: LedgerPart, scheduler: Scheduler, ledger_view: LedgerView) -> None:
     """Restore the pods that wait in some shards, in the order in which they came."""
-    book.know(part.templates)
+    ledger_view.know(part.templates)
     for waiting in sorted(part.pending, key=lambda row: row.arrival):
         pod = pod_of(waiting, part.templates, "")
         if not scheduler.restore_pod(
             pod, arrival=waiting.arrival, shard=waiting.shard, fresh=not waiting.tried
         ):
-            _pass_over(waiting, book)
+            _pass_over(waiting, ledger_view)
             continue
-        book.wait(pod.key, waiting.since_ms, waiting.sent_by)
+        ledger_view.wait(pod.key, waiting.since_ms, waiting.sent_by)
         if not waiting.tried:
-            book.untried.add(pod.key)
-        book.reasons_known.setdefault(waiting.signature, {})[waiting.shard] = {}
+            ledger_view.untried.add(pod.key)
+        ledger_view.reasons_known.setdefault(waiting.signature, {})[waiting.shard] = {}
 
 
 def restore_gone(gone: list[PodTombstone], tombstones: Tombstones, step_ms: int) -> None:
@@ -101,11 +101,11 @@ def restore_gone(gone: list[PodTombstone], tombstones: Tombstones, step_ms: int)
         tombstones.add(row.key, row.uid, row.resource_version, row.at_ms - row.at_ms % step_ms)
 
 
-def _restore_placed(base: LedgerBase, scheduler: Scheduler, book: Book) -> None:
+def _restore_placed(base: LedgerBase, scheduler: Scheduler, ledger_view: LedgerView) -> None:
     """Restore placed pods and measurements as they were folded: a measurement after the pods it knows."""
-    marks = book.marks = {record.node: marks for record, marks, _ in base.usage}
+    marks = ledger_view.marks = {record.node: marks for record, marks, _ in base.usage}
     later = []
-    book.seq |= base.seq_next
+    ledger_view.seq |= base.seq_next
     rows = base.placements
     rows.reverse()
     while rows:  # each row makes room for what is made of it: a million of both need not fit memory
@@ -113,15 +113,18 @@ def _restore_placed(base: LedgerBase, scheduler: Scheduler, book: Book) -> None:
         if placed.node in marks and placed.seq >= marks[placed.node].get(placed.shard, 0):
             later.append(placed)
         else:
-            _restore_placement(scheduler, placed, base.templates, book)
+            _restore_placement(scheduler, placed, base.templates, ledger_view)
     for record, *_ in base.usage:
         scheduler.state.restore_usage(record)
     for placed in later:
-        _restore_placement(scheduler, placed, base.templates, book)
+        _restore_placement(scheduler, placed, base.templates, ledger_view)
 
 
 def _restore_placement(
-    scheduler: Scheduler, placed: PlacementOpened, templates: Mapping[bytes, PodTemplate], book: Book
+    scheduler: Scheduler,
+    placed: PlacementOpened,
+    templates: Mapping[bytes, PodTemplate],
+    ledger_view: LedgerView,
 ) -> None:
     pod = pod_of(placed, templates, placed.node if placed.adopted else "")
     shard = placed.shard if placed.home is None else placed.home
@@ -133,12 +136,12 @@ def _restore_placement(
         counted=placed.counted,
         placed_ms=placed.at_ms,
     ):
-        _pass_over(placed, book)
+        _pass_over(placed, ledger_view)
 
 
-def _pass_over(row: PodRow, book: Book) -> None:
+def _pass_over(row: PodRow, ledger_view: LedgerView) -> None:
     """Say that a pod of the ledger is not known here, as a pod of another shard has its name."""
-    book.refused_count += 1
+    ledger_view.refused_count += 1
     _LOGGER.warning(
         "passing over pod %s/%s of shard %d: its name is known", *(row.namespace, row.name, row.shard)
     )

@@ -28,15 +28,15 @@ from services.worker.checkpoints import Checkpoints
 from services.worker.collector import Memory
 from services.worker.committing import Committer
 from services.worker.faults import BatchStalled, CommitOverdue, Hanging, Stalled
-from services.worker.follower import Follower
+from services.worker.follow.follower import Follower
 from services.worker.holding import Holding
 from services.worker.intake import Intake
+from services.worker.lease_judge import LeaseJudge
 from services.worker.loop import Loop
-from services.worker.losers import LoserTouched, Moved
+from services.worker.lost_claims import LostPodTouched, NodeMoved
 from services.worker.metrics import WorkerMetrics
 from services.worker.planner import Planner
 from services.worker.progress import Progress
-from services.worker.sight import Sight
 from services.worker.thread import Compute, in_thread
 
 _LOGGER = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class Worker:
         self._told = Incarnation(
             name=settings.name, build=settings.build, seed=settings.seed, settings=settings.deciding()
         )
-        self._sight = Sight(settings.lease_seconds, settings.lease_renewal_seconds)
+        self._lease_judge = LeaseJudge(settings.lease_seconds, settings.lease_renewal_seconds)
         self._is_ready = False  # to take shards
         self._follower: Follower | None = None
         self._told_at = (0.0, 0)  # when figures were told last, and how many decisions there were by then
@@ -141,9 +141,9 @@ class Worker:
         try:
             await self._ledger.announce(self._told, figures, is_ready=self._is_ready)
         except Unavailable:
-            self._sight.failed()
+            self._lease_judge.failed()
             raise
-        self._sight.answered(is_write=True)
+        self._lease_judge.answered(is_write=True)
 
     def _figures(self) -> Figures:
         """Say how the worker gets on."""
@@ -166,7 +166,7 @@ class Worker:
                 async with contextlib.aclosing(await self._log.reader()) as reader:
                     await self._serve(reader)
             except (
-                *(Unavailable, Fenced, Moved, LoserTouched, Stalled, CommitOverdue),
+                *(Unavailable, Fenced, NodeMoved, LostPodTouched, Stalled, CommitOverdue),
                 *(LogTruncated, LedgerMismatch),
             ) as error:
                 # If it went well for a while, this fault is a new one; a contradiction comes at once again.
@@ -200,21 +200,21 @@ class Worker:
         self._memory.release()
 
     async def _think(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-        """Compute. Whoever waits may be cancelled, the work cannot."""
+        """Compute. The caller may be cancelled, the work cannot."""
         computing = asyncio.ensure_future(self._compute(work, *args, **kwargs))
         self._computing = computing
         return await asyncio.shield(computing)
 
     async def _serve(self, reader: LogReader) -> None:
         """Read the cluster; then follow it, and schedule for the shards that are held, until cancelled."""
-        # Whom the log does not answer wants none. Who takes shards later knows the topics' leaders from here.
+        # A worker that the log does not answer wants no shard. The topics' leaders are known from here on.
         await reader.first_offsets([TopicPartition(topic, 0) for topic in TOPICS])
         told, progress = self._settings, Progress(self._settings.progress_seconds)
         planner = await self._restore()
         shards_count = planner.shards_count
         topics = await check_topics(self._log, TOPICS, shards_count, drain=told.drain)
         leases = told.lease_seconds, told.lease_renewal_seconds
-        holding = Holding(self._ledger, told.name, *leases, progress, self._sight)
+        holding = Holding(self._ledger, told.name, *leases, progress, self._lease_judge)
         follower = self._follower = Follower(
             *(self._ledger, planner.followed, lambda: holding.is_alone, told.follow_seconds),
             holding.changed.set,

@@ -16,7 +16,7 @@ from services.adapters.postgres.ledger import PostgresLedger
 from services.adapters.postgres.pruning import prune
 from services.bootstrap import Place
 from services.replay.replay import Progress
-from services.worker.standing import Standing
+from services.worker.follow.positions import JournalPositions
 from tests.builders import pod_manifest
 from tests.integration.api_world import client_of, query, work_off
 from tests.integration.commands import berth
@@ -153,7 +153,7 @@ async def test_who_followed_last_before_what_was_pruned_notices(place: Place) ->
     first, *_ = await ledger.follow({0: 0})
     await ledger.aclose()
     with pytest.raises(LedgerMismatch, match="came after batch 0"):
-        Standing({0: 0}).follow(first)
+        JournalPositions({0: 0}).follow(first)
 
 
 async def test_a_journal_reaches_back_to_its_oldest_checkpoint(place: Place) -> None:

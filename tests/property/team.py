@@ -152,7 +152,7 @@ class Team:
         outcome = self.database.apply(batch)
         assert isinstance(outcome, Committed)
         self.lost[number] = list(outcome.lost)
-        planner.guarding.settle([outcome.raised])
+        planner.guards.settle([outcome.raised])
         self.batches_count += 1
         return True
 

@@ -23,7 +23,7 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.selectors import AffinityTerm, LabelRequirement, LabelSelector, PodAffinity
 from domain.plugins.weighers import Match
 from services.ports.guards import Claim, Guard, announced_keys, dropped_keys, raised_keys, refused_nodes
-from services.worker.guarding import IDLE_MS, Guarding
+from services.worker.batch_guards import IDLE_MS, BatchGuards
 from tests.depth import some
 from tests.values import node, pod, template
 
@@ -92,7 +92,7 @@ class Worker:
         for i in range(nodes_count):
             labels = {ZONE: f"z{i % ZONES}", HOSTNAME: f"n{i}"}
             self.scheduler.fold(NodeUpserted(node(f"n{i}", labels=labels)), i % SHARDS)
-        self.guarding = Guarding({}, 0, ledger.idle_ms)
+        self.guarding = BatchGuards({}, 0, ledger.idle_ms)
         self.seen: dict[str, int] = {}  # versions of nodes, as far as followed
         self.read = 0
         self.followed = {at: 0 for at in range(SHARDS) if at != shard}

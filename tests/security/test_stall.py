@@ -103,7 +103,7 @@ def test_a_restart_takes_nobodys_turn(seed: int, is_cut: bool, monkeypatch: pyte
     for piece in [*batches_of(sent, random), *([[]] * 30)]:
         for site in (steady, shaken):
             assert site.database.apply(site.planner.plan_batch(piece)) == Committed()
-        waited += len(steady.planner.book.untried)
+        waited += len(steady.planner.ledger_view.untried)
         if random.random() < 0.5 and not shaken.planner.held:
             shaken.planner = shaken.restarted()
     audit(shaken)

@@ -34,11 +34,11 @@ from services.ports.ledger import (
 from services.ports.log import DECISIONS_TOPIC, Entry, Log, Span, TopicPartition
 from services.ports.outbox import Outbox
 from services.relay.tail import Tail
-from services.worker.following import events_of
-from services.worker.guarding import Guarding
+from services.worker.batch_guards import BatchGuards
+from services.worker.due_moments import DueMoments
+from services.worker.follow.events import events_of
+from services.worker.lease_judge import LeaseJudge
 from services.worker.loop import Loop
-from services.worker.sight import Sight
-from services.worker.timing import Timing
 from tests.simulation.faults import OF_CALLS, Fault, Faults
 from tests.simulation.invariants import Invariant
 from tests.simulation.process import UnreliableLedger, UnreliableLog, UnreliableWriter
@@ -456,8 +456,8 @@ _MANY_IN_GANGS = mock.patch.multiple(
 
 # --------------------------------------------------------------------------- what is judged, and tried again
 
-_BELIEVES_LOSERS = mock.patch("services.worker.losers.doubt", lambda batch, *lost: batch)
-_NEVER_SETTLES = mock.patch.object(Guarding, "settle", return_value=None)
+_BELIEVES_LOSERS = mock.patch("services.worker.lost_claims.doubt", lambda batch, *lost: batch)
+_NEVER_SETTLES = mock.patch.object(BatchGuards, "settle", return_value=None)
 # A batch is planned while the one before it is on its way: the longer that takes, the more often.
 _COMMITS_SLOWLY = mock.patch("tests.simulation.process.COMMIT_SECONDS_MAX", 0.5)
 
@@ -475,17 +475,17 @@ _RESTORE = Scheduler.restore_pod
 _SLEEPS = mock.patch.object(Scheduler, "restore_pod", _sleeping)
 
 
-def _look_away(timing: Timing, scheduler: Scheduler, now_ms: int) -> bool:
+def _look_away(timing: DueMoments, scheduler: Scheduler, now_ms: int) -> bool:
     """See nothing that is timed."""
     timing._has_looked = True
     return False
 
 
-_NEVER_DUE = mock.patch.object(Timing, "look", _look_away)
+_NEVER_DUE = mock.patch.object(DueMoments, "look", _look_away)
 
 # ----------------------------------------------------------------------------------------------- controls
 
-_JUDGES_AT_ONCE = mock.patch.object(Sight, "is_clear", True)
+_JUDGES_AT_ONCE = mock.patch.object(LeaseJudge, "is_clear", True)
 _RESTARTS = _often({Fault.LEDGER_RESTART: 0.2})
 _NO_DEDUPE = mock.patch("domain.state.cluster.is_stale", return_value=False)
 _NO_RESUME = mock.patch("services.relay.run.compare", _believe_the_cursor)

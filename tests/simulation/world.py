@@ -345,7 +345,7 @@ class World:
                 return f"{process.name} stands still or is cut off"
             if worker._computing is not None and not worker._computing.done():
                 return f"{process.name} is at its plan"
-            epochs = worker._state.book.epochs.items()
+            epochs = worker._state.ledger_view.epochs.items()
             if lost := [shard for shard, epoch in epochs if epoch != self.database.shards[shard].epoch]:
                 return f"{process.name} has not heard that others took shards {lost}"
             known = worker._state.followed.items()  # what was read and not planned with is not known yet

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from services.ports.ledger import CommitBatch, Committed, Lease
 from services.ports.nodes import NodeClaim
 from services.worker.committing import CLAIMS_JUDGED, GROWING_COMMITS, RECORDS_MIN, Committer
-from services.worker.losers import Losers
+from services.worker.lost_claims import LostClaims
 from services.worker.metrics import WorkerMetrics
 from services.worker.progress import Progress
 from tests.contract.batches import decision
@@ -62,4 +62,4 @@ def _committed(lost_count: int, times: int) -> Committer:
 async def _commit(committer: Committer, ledger: _Ledger, times: int) -> None:
     committer._ledger.lost_count = ledger.lost_count  # type: ignore[attr-defined]
     for _ in range(times):
-        await committer.commit(_batch(), Progress(10), Losers())
+        await committer.commit(_batch(), Progress(10), LostClaims())

@@ -9,7 +9,7 @@ from typing import Any
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
 from services.ports.journal import Feed, Followed
-from services.worker.follower import Follower
+from services.worker.follow.follower import Follower
 from tests.simulation.loop import SimulatedLoop, VirtualClock
 
 FOREIGN = 1

@@ -42,8 +42,8 @@ from domain.state.steps import Owned, Written
 from services.codec.feed import unpack_event
 from services.ports.journal import Feed, Followed
 from services.worker.batch import BatchBuilder
-from services.worker.book import Book
-from services.worker.following import SAID_MAX, as_folded, take_followed
+from services.worker.follow.events import SAID_MAX, as_folded, take_followed
+from services.worker.ledger_view import LedgerView
 from tests.property.site import Site
 from tests.values import node, pod, template
 
@@ -291,7 +291,7 @@ def test_what_contradicts_is_passed_over_and_named(state: ClusterState) -> None:
 def test_a_flood_of_what_contradicts_is_counted_and_not_all_of_it_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    site, book = Site(), Book()
+    site, book = Site(), LedgerView()
     builder = BatchBuilder(site.planner.scheduler, book, 0)
     for number in range(SAID_MAX + 100):
         take_followed(FollowRefused("pod", f"default/p-{number}", "is known here"), builder, book)

@@ -18,8 +18,8 @@ from services.adapters.memory.ledger import MemoryLedger, drop_lease
 from services.log_limit import REMIND_SECONDS
 from services.ports.ledger import Incarnation
 from services.worker.holding import Holding, gives, share
+from services.worker.lease_judge import LeaseJudge
 from services.worker.progress import Progress
-from services.worker.sight import Sight
 from tests.simulation.loop import SimulatedLoop, VirtualClock
 
 
@@ -85,7 +85,7 @@ def test_an_outage_of_the_ledger_is_said_when_it_begins_now_and_then_and_when_it
     ledger = MemoryLedger(MemoryDatabase(2), VirtualClock(loop))
 
     async def live() -> None:
-        holding = Holding(ledger, "w", 2.0, 0.5, Progress(10.0), Sight(2.0, 0.5))
+        holding = Holding(ledger, "w", 2.0, 0.5, Progress(10.0), LeaseJudge(2.0, 0.5))
         keeping = asyncio.create_task(holding.keep(2))
         for outage_seconds in (4 * REMIND_SECONDS, 1.0):
             await asyncio.sleep(5)
@@ -132,7 +132,7 @@ class _Team:
 
     def start(self, name: str) -> None:
         """Let a worker hold shards, and show that it is up."""
-        sight, ledger = Sight(2.0, 0.5), self.ledgers[name]
+        sight, ledger = LeaseJudge(2.0, 0.5), self.ledgers[name]
         holding = self.holdings[name] = Holding(ledger, name, 2.0, 0.5, Progress(1e9), sight)
 
         async def beat() -> None:

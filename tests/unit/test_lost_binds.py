@@ -62,11 +62,11 @@ def test_what_is_known_then_is_what_a_restart_knows() -> None:
     site.tell("ADDED", high())
     keys = lost(site, *GONE)
     restarted = site.restarted()
-    site.planner._recent.take_back(keys)
+    site.planner._recent_claims.take_back(keys)
     ours, theirs = site.planner.scheduler, restarted.scheduler
     assert ours.state.nominations.entries == theirs.state.nominations.entries
     assert digest_of(ours.state) == digest_of(theirs.state)
-    assert site.planner.book.untried == restarted.book.untried == set()
+    assert site.planner.ledger_view.untried == restarted.ledger_view.untried == set()
 
 
 def test_who_was_spared_when_the_pod_was_bound_stays_spared() -> None:

@@ -11,8 +11,8 @@ from domain.model.limits import batch_bytes_max
 from services.adapters.memory.log import MemoryLog
 from services.ports.ledger import CommitBatch, Committed
 from services.ports.log import PODS_TOPIC, Entry, Record, TopicPartition, TopicSpec
-from services.worker import ahead
 from services.worker import intake as intake_module
+from services.worker import read_ahead
 from services.worker.intake import Intake
 from tests.builders import Json, node_manifest, pod_manifest, priority_class_manifest
 from tests.contract.conftest import SteppingClock
@@ -105,7 +105,7 @@ def test_a_change_of_configuration_ends_what_is_read_ahead() -> None:
 
 
 def test_a_flood_of_priorities_is_read_ahead_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "read_ahead_records_max", 6)
+    monkeypatch.setattr(read_ahead, "read_ahead_records_max", 6)
     monkeypatch.setattr(schedule, "cycle_pods_max", 2)
     pods = [pod_manifest(f"p{i}", cpu="1m", priority=i) for i in range(40)]
     site = Site()
@@ -116,7 +116,7 @@ def test_a_flood_of_priorities_is_read_ahead_up_to_a_bound(monkeypatch: pytest.M
     while site.planner.held:
         commit(site, [], due=2)
         folded.append(40 - len(site.planner.held))
-        assert len(site.planner.book.untried) <= 8
+        assert len(site.planner.ledger_view.untried) <= 8
     assert folded == [8, *range(10, 42, 2)], "as many as are tried, and those ahead stay as many as they were"
 
 

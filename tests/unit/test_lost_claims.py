@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from services.ports.ledger import CommitBatch, Committed, NodeClaim
-from services.worker.losers import LOSSES_MAX, Losers, Moved
+from services.worker.lost_claims import LOSSES_MAX, LostClaims, NodeMoved
 
 
 def batch(version: int, *, is_doubtful: bool = False) -> CommitBatch:
@@ -20,23 +20,23 @@ REFUSED = LOST._replace(refused=frozenset({7}))
 
 
 def test_a_node_that_others_change_all_the_time_is_lost_again_and_again() -> None:
-    losers = Losers()
+    losers = LostClaims()
     for version in range(4 * LOSSES_MAX):
         losers.note(batch(version), LOST)
 
 
 def test_a_node_that_does_not_move_here_and_is_lost_is_not_as_it_is_known() -> None:
-    losers = Losers()
+    losers = LostClaims()
     for _ in range(LOSSES_MAX - 1):
         losers.note(batch(3), LOST)
         losers.note(batch(4, is_doubtful=True), LOST)
         losers.note(batch(3), REFUSED)
-    with pytest.raises(Moved, match="n7"):
+    with pytest.raises(NodeMoved, match="n7"):
         losers.note(batch(3), LOST)
 
 
 def test_a_claim_that_is_granted_ends_the_count() -> None:
-    losers = Losers()
+    losers = LostClaims()
     for _ in range(3):
         for _ in range(LOSSES_MAX - 1):
             losers.note(batch(3), LOST)

@@ -13,7 +13,7 @@ from services.ports.journal import BATCHES, Followed, JournalRow, Owned
 Offsets = Mapping[tuple[int, str, int], int]
 
 
-class Standing:
+class JournalPositions:
     """What the journal has to say of a worker beside its batches.
 
     Attributes
@@ -33,7 +33,7 @@ class Standing:
     def take(self, leases: Mapping[int, int], offsets: Offsets) -> None:
         """Take note that shards with these offsets were taken, and what is held now.
 
-        Who held none before begins, for whoever reads the journal.
+        A worker that held no shard starts a new journal session.
         """
         if not self._leases:
             self._begins = True

@@ -12,7 +12,7 @@ import pytest
 from services.codec.settling import settle
 from services.ports.ledger import CommitBatch, Committed
 from services.ports.log import Record
-from services.worker.losers import Losers, LoserTouched, Moved
+from services.worker.lost_claims import LostClaims, LostPodTouched, NodeMoved
 from tests.property.site import Producer, Site, audit, kept
 
 
@@ -22,14 +22,14 @@ class Contested:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.site = Site()
-        self.losers = Losers()
+        self.losers = LostClaims()
         self.counts: Counter[str] = Counter()
         self.first_life: list[tuple[list[Record], list[str]]] = []
         self._flying: CommitBatch | None = None
 
     def _begin_anew(self, why: str) -> None:
         self.counts[why] += 1
-        self.site.planner, self.losers, self._flying = self.site.restarted(), Losers(), None
+        self.site.planner, self.losers, self._flying = self.site.restarted(), LostClaims(), None
 
     def _meddle(self, is_calm: bool) -> None:
         database = self.site.database
@@ -66,7 +66,7 @@ class Contested:
                 self._land()
                 batch = self.losers.judge(batch)
             self._flying = batch
-        except (LoserTouched, Moved) as error:
+        except (LostPodTouched, NodeMoved) as error:
             self._begin_anew(error.code)
 
     def live(self, records: list[Record]) -> None:
@@ -84,7 +84,7 @@ class Contested:
                 try:
                     self._land()
                     self._flying = None
-                except Moved as error:
+                except NodeMoved as error:
                     self._begin_anew(error.code)
         pytest.fail("it never comes to rest")
 

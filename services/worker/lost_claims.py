@@ -9,25 +9,25 @@ from services.ports.ledger import CommitBatch, Committed
 LOSSES_MAX = 16
 """After so many losses of a node at one version, what this worker knows of the node is not believed any more.
 
-Who hears of others' changes between two losses knows the node as it is: they were faster, and that is all.
+Losses between which the node's version advanced are normal contention.
 """
 
 
-class LoserTouched(BerthError):
+class LostPodTouched(BerthError):
     """A batch says something of a pod whose placement was lost after the batch had been planned."""
 
     code = "loser-touched"
     retriable = True
 
 
-class Moved(BerthError):
+class NodeMoved(BerthError):
     """A node of the ledger is not as this worker knows it, and stays so."""
 
     code = "node-moved"
     retriable = True
 
 
-class Losers:
+class LostClaims:
     """What was lost by the last commit, until the planner has taken it back.
 
     While a batch commits, the next one is planned on what the first one assumed. So that one is judged by
@@ -43,7 +43,7 @@ class Losers:
         self._losses: dict[int, tuple[int, int]] = {}  # node id -> version seen, losses at it
 
     def note(self, batch: CommitBatch, committed: Committed) -> None:
-        """Take note of a commit. Raises ``Moved`` where a node's claims are lost again and again.
+        """Take note of a commit. Raises ``NodeMoved`` where a node's claims are lost again and again.
 
         A claim that is doubtful, or refused by a guard, says nothing of its node's version.
         """
@@ -61,7 +61,7 @@ class Losers:
                 times = times + 1 if seen == claim.version_seen else 1
                 self._losses[claim.id] = claim.version_seen, times
                 if times >= LOSSES_MAX:
-                    raise Moved(f"{times} claims on node {claim.name} were lost at version {seen}")
+                    raise NodeMoved(f"{times} claims on node {claim.name} were lost at version {seen}")
 
     @property
     def is_unsure(self) -> bool:
@@ -83,7 +83,7 @@ class Losers:
 
         Raises
         ------
-        LoserTouched
+        LostPodTouched
             It says something of a pod that lost.
         """
         uids = set(self._last.lost.values())
@@ -92,7 +92,7 @@ class Losers:
             touched.update(placed.pod_uid for placed in batch.placements_refreshed)
             touched.update(pod.pod_uid for pod in batch.pending_added)
             if found := sorted(uids & touched):
-                raise LoserTouched(
+                raise LostPodTouched(
                     f"pods {found[:3]} lost their nodes, and the next batch was planned with them"
                 )
         nodes = self._last.lost_nodes

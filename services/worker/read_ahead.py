@@ -12,12 +12,12 @@ from domain.state.cluster import ClusterState
 from services.codec.decode import Decoded, Decoder
 from services.ports.inbox import InboxRecord
 from services.ports.log import Record, TopicPartition
-from services.worker.book import Book
+from services.worker.ledger_view import LedgerView
 
 _NOBODY = -(2**31)
 
 
-class Ahead:
+class ReadAhead:
     """The next records, in the order of the log.
 
     Attributes
@@ -28,8 +28,8 @@ class Ahead:
         wait for each other.
     """
 
-    def __init__(self, scheduler: Scheduler, book: Book) -> None:
-        self._scheduler, self._book, self._state = scheduler, book, scheduler.state
+    def __init__(self, scheduler: Scheduler, ledger_view: LedgerView) -> None:
+        self._scheduler, self._ledger_view, self._state = scheduler, ledger_view, scheduler.state
         self._value_of = self._state.config.priorities.value_of
         self._decode = Decoder().decode
         self._decoded: list[Decoded] = []
@@ -93,7 +93,7 @@ class Ahead:
         """
         known = self._priorities
         known += map(self._priority_of, self._decoded[len(known) :])
-        found = known[due : due + max(0, read_ahead_records_max - len(self._book.untried))]
+        found = known[due : due + max(0, read_ahead_records_max - len(self._ledger_view.untried))]
         if not found or max(found) <= self._state.index.lowest_priority:
             return 0
         lowest = self._scheduler.queue.lowest_priority

@@ -13,16 +13,16 @@ from domain.state.cluster import ClusterState
 from services.ports.guards import Guard, budget_key
 
 IDLE_MS = 3_600_000
-"""A matcher that nobody used for so long, in log time, is dropped: rollouts leave one each."""
+"""A matcher that was not used for so long, in log time, is dropped: rollouts leave one each."""
 
 _DROPPED_MAX = 100
 """So many matchers at most are dropped with one batch."""
 
 _DROPPING_SHARD = 0
-"""Whoever holds it drops for all."""
+"""The worker that holds this shard drops matchers for all."""
 
 
-class Guarding:
+class BatchGuards:
     """The matchers of all workers as far as they are known, and what the last batches would raise.
 
     Parameters
@@ -87,7 +87,7 @@ class Guarding:
         return guards + self._drops(needs, state, now_ms)
 
     def _drops(self, needs: Needs, state: ClusterState, now_ms: int) -> list[Guard]:
-        """Drop what nobody used for long. The only worker has no guards, and says nothing of matchers."""
+        """Drop matchers that were not used for long. A single worker has no guards, and drops none."""
         self._known.now_ms = now_ms
         if _DROPPING_SHARD not in state.own or len(state.own) == state.shards_count:
             return []

@@ -12,7 +12,7 @@ import math
 from domain.model.limits import returning_seconds
 
 
-class Sight:
+class LeaseJudge:
     """Since when a worker has had the ledger's answers without a gap in which others' leases could run out.
 
     Parameters

@@ -34,7 +34,7 @@ from domain.state.nominations import Nomination
 from services.codec.feed import FeedEvent, unpack_event
 from services.ports.journal import Feed, Followed, NominationFed
 from services.worker.batch import BatchBuilder
-from services.worker.book import Book
+from services.worker.ledger_view import LedgerView
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ SAID_MAX = 10
 
 
 def is_news(changes: Sequence[Change]) -> bool:
-    """Say whether an event changed anything, so that others have to fold it who do not read it."""
+    """Say whether an event changed anything, so that workers that do not read it have to fold it."""
     return not all(isinstance(each, Skipped | Refused) for each in changes)
 
 
@@ -58,25 +58,25 @@ def as_folded(event: FeedEvent, changes: Sequence[Change]) -> FeedEvent:
 def without_measured(events: list[tuple[int, FeedEvent]], node: str) -> list[tuple[int, FeedEvent]]:
     """Return a feed's events without measurements of a node that was deleted after them.
 
-    Who follows folds what became of nodes before any event.
+    A follower folds what became of nodes before any event.
     """
     return [each for each in events if not (isinstance(each[1], NodeUsed) and each[1].usage.node == node)]
 
 
-def take_followed(change: Change, builder: BatchBuilder, book: Book) -> None:
+def take_followed(change: Change, builder: BatchBuilder, ledger_view: LedgerView) -> None:
     """Take what following another worker changed: what that wrote is in the ledger; own pods are not."""
     match change:
-        case NodeMeasured() if 0 not in book.epochs:  # measurements are of shard 0
+        case NodeMeasured() if 0 not in ledger_view.epochs:  # measurements are of shard 0
             if change.newer:
-                book.mark(change.name)
+                ledger_view.mark(change.name)
         case ProfileChanged() | ConfigChanged():
             pass
         case FollowRefused():
-            book.refused_count += 1
-            if book.refused_count <= SAID_MAX:
+            ledger_view.refused_count += 1
+            if ledger_view.refused_count <= SAID_MAX:
                 said = msgspec.structs.astuple(change)
                 _LOGGER.warning("passing over what another worker did: %s %s %s", *said)
-            elif book.refused_count == SAID_MAX + 1:
+            elif ledger_view.refused_count == SAID_MAX + 1:
                 _LOGGER.warning("passing over more of it: berth_worker_follow_refused_total counts all")
         case _:
             builder.take(change, None, 0)

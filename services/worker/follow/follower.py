@@ -81,7 +81,7 @@ class Follower:
         """Read what is new; return whether anything was."""
         async with self._reading:
             asked_at = asyncio.get_running_loop().time()
-            if not self._seen:  # all shards are own: there is nobody to be behind
+            if not self._seen:  # all shards are own: there is no other journal
                 self._asked_at = self._complete_at = asked_at
                 return False
             found = await self._ledger.follow(self._seen)

@@ -9,12 +9,12 @@ from pathlib import Path
 import services.worker
 from domain.state.cluster import ClusterState
 from services.codec.partition import partition_for
-from services.worker.book import Book
 from services.worker.ledger_rows import usage_rows
+from services.worker.ledger_view import LedgerView
 from tests.builders import node_manifest, pod_manifest
 from tests.property.site import SHARDS, Site
 
-OWN = {"self", "builder", "lane", "book"}
+OWN = {"self", "builder", "lane", "ledger_view"}
 
 
 def chain(target: ast.expr) -> list[str]:
@@ -54,7 +54,7 @@ def test_the_book_knows_pods_for_as_long_as_they_exist() -> None:
     site.tell("ADDED", node_manifest("n", cpu=1))
     for name in "ab":
         site.tell("ADDED", pod_manifest(name, cpu=1, resource_version=1))
-    book = site.planner.book
+    book = site.planner.ledger_view
     shards = {key: pod.shard for key, pod in site.planner.scheduler.state.pods.items()}
     assert shards == {
         f"default/{name}": partition_for(f"default/{name}".encode(), None, SHARDS) for name in "ab"
@@ -67,7 +67,7 @@ def test_the_book_knows_pods_for_as_long_as_they_exist() -> None:
 
 def test_a_node_that_is_gone_has_a_row_without_marks() -> None:
     """They are of what somebody followed, and whoever starts from a checkpoint has others."""
-    book = Book()
+    book = LedgerView()
     book.marks["gone"] = {0: 5}
     (row,) = usage_rows({"gone": "somebody"}, ClusterState(seed=7), book)
     assert (row.record.series, row.marks, book.marks) == ({}, {}, {})

@@ -1,4 +1,4 @@
-"""The worker's own book: what it keeps from batch to batch, beside the state, to write the ledger."""
+"""The worker's own ledger_view: what it keeps from batch to batch, beside the state, to write the ledger."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from services.codec.encode import template_fragment
 from services.ports.ledger import Lease
 
 
-class Book:
+class LedgerView:
     """Epochs and counters per shard, what the ledger already has, and facts about pods and nodes.
 
     Attributes

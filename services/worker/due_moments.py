@@ -7,7 +7,7 @@ from domain.model.limits import timed_step_ms
 from domain.model.timestamps import NEVER_MS
 
 
-class Timing:
+class DueMoments:
     """Says where a batch ends for what is timed, wherever the log would have been cut otherwise.
 
     What is due is decided at the next multiple of ``timed_step_ms``, before any record of that moment or
