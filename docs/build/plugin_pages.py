@@ -24,7 +24,7 @@ A profile lists filters, which refuse nodes, and scores, which rate them 0..100 
 ([profiles](profiles.md)). Names and arguments are those of `KubeSchedulerConfiguration` where the plugin
 exists there. *Fields read* are the fields of the pod's template that the answer depends on: pods that agree
 in them are interchangeable for the plugin. Scores are real numbers, never truncated. Where an answer
-depends on measured usage, the plugin says so. [Write your own](#write-your-own) says how to add one.
+depends on measured usage, the plugin says so. [Write your own](#write-your-own-filter) says how to add one.
 """
 
 

@@ -1,4 +1,4 @@
-"""TemplateFilter: a filter to copy; docs/plugins.md says how, in "Write your own"."""
+"""TemplateFilter: a filter to copy; docs/plugins.md says how, in "Write your own filter"."""
 
 from __future__ import annotations
 

@@ -12,17 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from domain.plugins.registry import FILTERS
+from domain.plugins.registry import FILTERS, SCORES
 from domain.plugins.template_filter import TemplateFilter
+from domain.plugins.template_score import TemplateScore
 
 ROOT = Path(__file__).parent.parent.parent
-SECTION = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8").partition("## Write your own")[2]
+PAGE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
 COPIED = ("domain", "services", "docs", "tests", "pyproject.toml")
 LINES_MAX = 60
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", SECTION, re.DOTALL)
+def blocks(kind: str, language: str) -> list[str]:
+    """Return the blocks of the steps that add a ``filter`` or a ``score``."""
+    section = PAGE.partition(f"## Write your own {kind}")[2].partition("\n## ")[0]
+    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
 
 
 def run(commands: str, folder: Path) -> str:
@@ -53,27 +56,30 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_template_is_small_and_no_plugin_itself() -> None:
-    source = (ROOT / "domain" / "plugins" / "template_filter.py").read_text(encoding="utf-8")
+@pytest.mark.parametrize("kind", ["filter", "score"])
+def test_the_template_is_small_and_no_plugin_itself(kind: str) -> None:
+    source = (ROOT / "domain" / "plugins" / f"template_{kind}.py").read_text(encoding="utf-8")
     assert len(source.splitlines()) < LINES_MAX
     assert TemplateFilter.name not in FILTERS
+    assert TemplateScore.name not in SCORES
 
 
-def test_the_steps_of_the_page_make_a_plugin(project: Path) -> None:
-    copy, register, plan, check = blocks("sh")
-    (expected,) = map(json.loads, blocks("json"))
+@pytest.mark.parametrize(("kind", "name"), [("filter", "MyFilter"), ("score", "MyScore")])
+def test_the_steps_of_the_page_make_a_plugin(project: Path, kind: str, name: str) -> None:
+    copy, register, plan, check = blocks(kind, "sh")
+    (expected,) = map(json.loads, blocks(kind, "json"))
     for commands in (copy, register):
         run(commands, project)
     (answer,) = json.loads(run(plan, project))
     assert {key: answer[key] for key in expected} == expected
-    assert answer["unresolvable"] == ["a"]
+    assert answer["unresolvable"] == (["a"] if kind == "filter" else [])
     assert "passed" in run(check, project)
-    assert "### MyFilter" in (project / "docs" / "plugins.md").read_text(encoding="utf-8")
+    assert f"### {name}" in (project / "docs" / "plugins.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("left_out", [0, 1], ids=["without the copy", "without the registration"])
 def test_no_step_can_be_left_out(project: Path, left_out: int) -> None:
-    steps = blocks("sh")[:3]
+    steps = blocks("filter", "sh")[:3]
     del steps[left_out]
     with pytest.raises(AssertionError):
         run("\n".join(steps), project)
