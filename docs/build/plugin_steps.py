@@ -81,12 +81,12 @@ from domain.plugins.scores.my_score import MyScore' \
 
 ```sh
 cat > my_scores.json <<'END'
-{"objects": [{"kind": "Node", "metadata": {"name": "a"}, "status": {"capacity": {"cpu": "4", "pods": "110"}}},
-             {"kind": "Node", "metadata": {"name": "b", "labels": {"checked": "yes"}},
+{"objects": [{"kind": "Node", "metadata": {"name": "a", "labels": {"worn": "yes"}},
               "status": {"capacity": {"cpu": "4", "pods": "110"}}},
+             {"kind": "Node", "metadata": {"name": "b"}, "status": {"capacity": {"cpu": "4", "pods": "110"}}},
              {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}],
  "profile": {"filters": ["NodeResourcesFit"],
-             "scores": [{"name": "MyScore", "args": {"label": "checked", "priority": 0}}]}}
+             "scores": [{"name": "MyScore", "args": {"label": "worn", "priority": 0}}]}}
 END
 berth plan -f my_scores.json -o json
 ```

@@ -16,11 +16,11 @@ from domain.state.keyed_values import ABSENT
 
 
 class TemplateScore(StaticScore):
-    """Prefer nodes with a label, for pods of a high enough priority.
+    """Prefer nodes without a label, for pods of a high enough priority.
 
-    Formula: 100 where the node has the label and the pod's priority is ``priority`` at least, else 0.
+    Formula: 100 where the node lacks the label and the pod's priority is ``priority`` at least, else 0.
 
-    Arguments: ``label`` (key of the label; default ``ready``), ``priority`` (from which on a pod prefers such
+    Arguments: ``label`` (key of the label; default ``old``), ``priority`` (from which on a pod prefers such
     nodes; default 1).
     Source: the template of berth; name the paper, the upstream plugin or the rule of your house here.
     """
@@ -31,7 +31,7 @@ class TemplateScore(StaticScore):
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
         given = Arguments(args, path, ("label", "priority"))
-        self._label = given.raw("label") or "ready"
+        self._label = given.raw("label") or "old"
         if not isinstance(self._label, str):
             raise FieldError(given.at("label"), "expected the key of a label")
         self._priority = given.number("priority", 1)
@@ -41,8 +41,10 @@ class TemplateScore(StaticScore):
 
         Asked for all nodes at once and again for those that changed: in columns, not node by node.
         """
-        values = view.table.labels.column(self._label)
-        if values is None or template.priority < self._priority:
+        if template.priority < self._priority:
             return np.zeros(len(rows))
-        score: np.ndarray = np.where(values[rows] == ABSENT, 0.0, 100.0)
+        values = view.table.labels.column(self._label)
+        if values is None:
+            return np.full(len(rows), 100.0)
+        score: np.ndarray = np.where(values[rows] == ABSENT, 100.0, 0.0)
         return score
