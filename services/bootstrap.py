@@ -63,7 +63,7 @@ def data_dir(settings: Settings) -> Path:
 @contextlib.asynccontextmanager
 async def place(settings: Settings, *, join: bool = False, make: bool = False) -> AsyncIterator[Place]:
     """Return where the ledger and the log are. Run the embedded server if the settings name no database:
-    with ``join`` that of another process serves too, for who only reads; with ``make`` it may be a new one.
+    with ``join`` that of another process serves too, for a reader; with ``make`` it may be a new one.
     """
     if settings.dsn is not None:
         from services.adapters.postgres.connections import in_clear

@@ -17,7 +17,7 @@ from services.ports.log import NODES_TOPIC, PODS_TOPIC, TOPICS_BY_SHARD, Log, To
 
 
 class ShardsHeld(BerthError):
-    """A worker holds the shards, which nobody else may change meanwhile."""
+    """A worker holds the shards, which no other process may change meanwhile."""
 
     code = "shards-held"
     retriable = True
@@ -30,7 +30,7 @@ class ShardsBehind(BerthError):
     retriable = True
 
 
-async def hold_all(ledger: Ledger, who: str) -> Sequence[Lease]:
+async def hold_all(ledger: Ledger, name: str) -> Sequence[Lease]:
     """Take all shards, for a minute.
 
     Raises
@@ -38,7 +38,7 @@ async def hold_all(ledger: Ledger, who: str) -> Sequence[Lease]:
     ShardsHeld
         A worker holds one.
     """
-    leases = await ledger.acquire(who, refold_lease_seconds)
+    leases = await ledger.acquire(name, refold_lease_seconds)
     if not leases:
         raise ShardsHeld("a worker holds the shards; stop all workers first")
     return leases

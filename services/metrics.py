@@ -30,7 +30,7 @@ SILENT_SECONDS_MAX = 30.0
 """A process without a beat for so long is stuck. A batch, or a start under load, takes less."""
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""The methods that have a label of their own. Anybody can invent others, and a label is kept for ever."""
+"""The methods that have a label of their own. A client can invent others, and a label is kept for ever."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -99,7 +99,7 @@ async def _send_json(send: Any, status: int, value: object) -> None:
 
 
 def method_label(method: str) -> str:
-    """Return the method, or `other` for one that somebody invented."""
+    """Return the method, or `other` for one that was invented."""
     return method if method in _METHODS else "other"
 
 

@@ -99,7 +99,7 @@ async def in_own_thread(work: Coroutine[Any, Any, None]) -> None:
     def run() -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             runner.run(asyncio.wait([task]))
-        with contextlib.suppress(RuntimeError):  # nobody waits for it any more
+        with contextlib.suppress(RuntimeError):  # it is not waited for any more
             here.call_soon_threadsafe(ended.set)
 
     threading.Thread(target=run, daemon=True).start()
@@ -113,7 +113,7 @@ async def in_own_thread(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def announced(line: str, work: Coroutine[Any, Any, None]) -> None:
-    """Say that a process is up, and run it: who reads it may stop it, and signals are waited for by now."""
+    """Say that a process is up, and run it: signals are waited for by now."""
     announce(line)
     await work
 
@@ -126,7 +126,7 @@ def leave() -> NoReturn:
     """
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):  # nobody reads it any more
+        with contextlib.suppress(OSError):  # the reader is gone
             stream.flush()
     os._exit(0)
 
@@ -236,7 +236,7 @@ async def serve_api(settings: Settings) -> None:
             async with open_api(at, settings) as app:
 
                 async def answer() -> None:
-                    # Who reads it may stop the process: signals are waited for by now.
+                    # The reader may stop the process: signals are waited for by now.
                     announce(f"API on {url} (described at /docs), {build()}; Ctrl-C stops it")
                     await _serve_api(app, listening, settings)
 

@@ -23,7 +23,7 @@ CHECK_SECONDS = 10.0
 async def check_topics(
     log: Log, names: Sequence[str], shards: int, *, drain: bool = False
 ) -> Mapping[str, TopicState]:
-    """Return the topics as they are. Who drains reads those that have partitions for more shards, too.
+    """Return the topics as they are. A drain reads those that have partitions for more shards, too.
 
     Raises
     ------

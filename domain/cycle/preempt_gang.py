@@ -196,7 +196,7 @@ def _plan_missing(
     left = gang.lacking_count - trial.found_count
     if left <= 0:  # it waits for its least resources, for which no pod has to leave
         return None
-    could = sum(map(len, missing.values()))  # who may still get a plan
+    could = sum(map(len, missing.values()))  # pods that may still get a plan
     spent, claimed, nominated = _Spent(of.budgets), set(decided.claimed), list(decided.nominated)
     plans: dict[str, Planned] = {}
     held: list[tuple[GroupKey, Program, Planned]] = []

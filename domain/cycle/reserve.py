@@ -51,7 +51,7 @@ class Reserving:
 
     @property
     def promise(self) -> Nomination | None:
-        """What is promised to who has the reservation, if anybody has; of a gang to any member."""
+        """The nomination of the pod that has the reservation, if one has; of a gang that of any member."""
         known = self._state.nominations.entries.get(self._key)
         if known is None or not self._state.is_own_promise(known):
             self._key = ""
@@ -59,7 +59,7 @@ class Reserving:
         return known
 
     def is_due(self, queue: Queue, now_ms: int) -> bool:
-        """Say whether it is time to look whether the reservation is good, or who may have it."""
+        """Say whether it is time to look whether the reservation is good, or which pod may have it."""
         if not self._wait_ms or now_ms < self._looked_ms + reservation_look_ms:
             return False
         return self.promise is not None or queue.blocked.has_any(now_ms - self._wait_ms)

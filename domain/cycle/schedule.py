@@ -80,7 +80,7 @@ class Scheduler:
     usage_window_seconds : int
         Length of the usage window of a node that does not say another length itself.
     backoff_ms : tuple of int
-        As of ``Queue``; who knows no log time has none.
+        As of ``Queue``; a caller without log time has none.
     preempts : bool
         Whether pods may let others of lower priority go (``may_preempt``).
     preemption_seconds : int
@@ -112,7 +112,7 @@ class Scheduler:
         self._view = NodeView(self.state)
         self._pods = PodsKnown(self.state)
         self._preemptor = Preemptor(self.state, self._snapshot, self._slots)
-        self._budgets: Budgets | None = None  # made when somebody preempts
+        self._budgets: Budgets | None = None  # made when the first pod preempts
         self._preempts = preempts
         self._promise_ms = preemption_seconds * 1_000
         self._unheeded = Unheeded()
@@ -145,7 +145,7 @@ class Scheduler:
         for change in changes:
             match change:
                 case PodWaits():
-                    if change.previous is not None:  # else nobody knew the pod
+                    if change.previous is not None:  # else the pod was not known
                         self._unheeded.drop(change.pod.key)
                         self.queue.drop(change.pod.key)
                     self.queue.add(change.pod, change.arrival, fresh=True)
@@ -259,7 +259,7 @@ class Scheduler:
     def give(self, shards: Collection[int]) -> list[str]:
         """Leave shards to others; return the keys of their pods that waited, of which nothing stays.
 
-        What they placed goes on counting, and who is gone stays gone. Cost: O(pods).
+        What they placed goes on counting, and pods that are gone stay gone. Cost: O(pods).
         """
         pods = self.state.pods
         keys = [key for key, entry in pods.items() if not entry.node and entry.shard in shards]
@@ -307,7 +307,7 @@ class Scheduler:
         for key in self._excluded.pass_to(passed_ms, now_ms):
             self.queue.readmit(key)
         changed = promised_on(self.state, self.state.improved_rows)
-        self._hold(changed, -1)  # who may not have what is promised finds that out
+        self._hold(changed, -1)  # the attempt refuses pods that may not use nominated room
         self.queue.wake(self._snapshot, self.state.improved_rows, self._slots.passing)
         if self.state.improved_rows:
             self.queue.gangs.wake_short()

@@ -20,7 +20,7 @@ def with_preemption(
 ) -> Verdict:
     """Add to the verdict of a waiting pod what preemption could do, on the cluster that gave the verdict.
 
-    Cost: O(nodes) where a node is feasible or nobody may be evicted, else O(pods) per filter.
+    Cost: O(nodes) where a node is feasible or no pod may be evicted, else O(pods) per filter.
     """
     eligible = may_preempt(pod, state.nodes, verdict.unresolvable)
     if verdict.feasible or verdict.held_by or plan is None:

@@ -77,7 +77,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         Reason codes for which no node may take the pod, whatever it offers: an unknown profile, scheduling
         gates, constraints that are not honoured yet.
     warnings : list of str
-        Codes of what the pod asks for and nobody looks at.
+        Codes of what the pod asks for and nothing looks at.
     scores : dict
         Feasible node -> sum of normalised score times weight. The best node has the highest total, which is
         the same sum in whole numbers of 2^-20.
@@ -210,7 +210,7 @@ class Alone(NamedTuple):
 
 @contextmanager
 def compiled_alone(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView) -> Iterator[Alone]:
-    """Compile one pod as of now, beside whoever else follows the state.
+    """Compile one pod as of now, beside all else that follows the state.
 
     What is promised to others of no lower priority counts.
     """
@@ -231,7 +231,7 @@ def compiled_alone(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: N
     program = slots.program(pod.signature, pod.signature, pod.template, plan, pod_class)
     assert program is not None, "the first program of a call has room"
     yield Alone(snapshot, slots, program)
-    state.index.journal = journal  # for the counters of whoever follows the state
+    state.index.journal = journal  # for counters that follow the state
 
 
 def _look(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView) -> _Seen:

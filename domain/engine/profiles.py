@@ -48,7 +48,7 @@ class Profiles:
         Raises
         ------
         FieldError
-            The profile makes no sense, and nothing changed. Whoever read the event should have checked it.
+            The profile makes no sense, and nothing changed. The caller should have checked it.
         """
         match event:
             case ProfileUpserted():

@@ -193,7 +193,7 @@ class Program:
 
 
 def warnings_of(plan: ProfilePlan | None, template: PodTemplate) -> tuple[str, ...] | msgspec.UnsetType:
-    """Return a code for each thing that a pod asks for and nobody looks at; unset where there is none."""
+    """Return a code for each thing that a pod asks for and nothing looks at; unset where there is none."""
     ignored = template.ignored if plan is None else plan.ignores(template)
     return tuple(f"ignored:{what}" for what in ignored) if ignored else msgspec.UNSET
 

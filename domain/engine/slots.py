@@ -366,7 +366,7 @@ class GroupSlots:
         program.counters = write_counted(counted, program.plan, program.slot, self.groups, self.counters.take)
         program.counted = counted
         program.counted_version = self._counted_version(program, pod_class)
-        program.base = None  # who asks for nothing any more must not keep one, as it would not be renewed
+        program.base = None  # a program that asks for nothing must not keep one, as it would not be renewed
         self.groups.base_of[program.slot] = -1
         for number in before:
             self.counters.drop(number)

@@ -136,7 +136,7 @@ class Unit:
                 return
             signature = self.signature
             self.dispatcher.compile(signature)
-            self.dispatcher.disable_compile()  # whoever hands over other types is told so
+            self.dispatcher.disable_compile()  # a call with other types raises
             compiled = self.dispatcher.overloads[signature.args]
             name = compiled.fndesc.llvm_func_name
             self._cell.value = compiled.library.get_pointer_to_function(name)
@@ -376,7 +376,7 @@ def _written_in(module: ModuleType) -> list[object]:
 
 
 _HOW = repr([_written_in(tables), _written_in(sys.modules[__name__])])
-"""How kernels are made: whoever mends that must not get those that were made before."""
+"""How kernels are made: a mend of that must not load what was made before."""
 
 
 # ------------------------------------------------------------------------------------------------ progress

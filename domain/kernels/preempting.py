@@ -2,8 +2,8 @@
 
 The rules are those of kube-scheduler's DefaultPreemption. On a row all pods of lower priority are taken away.
 If the pod then passes every filter, they are put back where the pod still passes: first those whose eviction
-violates a budget, then the others, the most important first. Who cannot be put back is a victim. Of all rows
-the one is chosen whose victims weigh least (``_lighter``).
+violates a budget, then the others, the most important first. A pod that cannot be put back is a victim. Of
+all rows the one is chosen whose victims weigh least (``_lighter``).
 
 Several equal pods are planned at once: a nomination changes its own row, and the rows that share a budget or
 a counter with it. Only these are planned again, and only their tiles are searched again.

@@ -224,7 +224,7 @@ def _repack(packing, layout, desk, moves_max):  # type: ignore[no-untyped-def]
         is_smallest_first = way < 0.15 or (i >= freed and way > 0.7)
         desk.keys[i] = size if is_smallest_first else -size
     if way < 0.4:
-        _sort(desk, 0, freed + waiting)  # who waits may take the place of who had one
+        _sort(desk, 0, freed + waiting)  # a pod that waits may take the place of one that had it
     else:
         _sort(desk, 0, freed)
         _sort(desk, freed, freed + waiting)

@@ -76,7 +76,7 @@ def read_namespace(namespace: str | None, path: str) -> str:
 def read_uid(uid: str | None, missing: str, path: str) -> str:
     """Return an object's uid, ``missing`` when it has none.
 
-    A '/' is only in what stands for a missing uid, ``namespace/name``: nobody can take that of another pod.
+    A '/' is only in what stands for a missing uid, ``namespace/name``: no pod can take that of another.
     """
     if not uid:
         return missing

@@ -87,7 +87,7 @@ def effective_limits(needs: PodNeeds) -> Amounts:
     """Return what the pod may use at most of cpu and memory, by the rule of ``effective_requests``.
 
     A container without a limit adds nothing, as in the scheduler's usage-aware plugins; nothing is returned
-    for a pod where nobody has a limit.
+    for a pod where no container has a limit.
     """
     if not needs.pod_limits and not any(map(_limits_of, (*needs.containers, *needs.init_containers))):
         return {}
@@ -188,7 +188,7 @@ def qos_class(needs: PodNeeds) -> str:
     """Return BestEffort, Burstable or Guaranteed.
 
     Guaranteed: every container has limits for cpu and memory, and in sum requests equal limits. BestEffort:
-    nobody asks for or limits cpu or memory. Where the pod has resources of its own, only they count.
+    no container asks for or limits cpu or memory. Where the pod has resources of its own, only they count.
     """
     if needs.has_pod_level:
         named = _containers_requests(needs, ())
@@ -250,7 +250,7 @@ def _pod_level_requests(needs: PodNeeds, from_containers: Amounts) -> Amounts:
     """Return what replaces the containers' requests, after the API server's defaulting.
 
     With pod limits, what containers request of cpu and memory becomes the pod's request where it has none,
-    and what nobody requests becomes the limit.
+    and what is not requested becomes the limit.
     """
     if not needs.has_pod_level:
         return {}

@@ -75,7 +75,7 @@ def choose(free: Sequence[int], ask: Ask) -> tuple[int, ...]:
     """Return the devices that a pod gets, in ascending order, given the thousandths free on each.
 
     A share goes to the fullest device that fits, the lowest index of equal ones. Whole devices are those with
-    the most free, the lowest indices of equal ones: the lowest that nobody uses. Where the pod does not fit,
+    the most free, the lowest indices of equal ones: the lowest that is not used. Where the pod does not fit,
     as one that runs already may not, it gets those with the most free all the same.
     """
     fitting = [index for index, each in enumerate(free) if each >= ask.milli]

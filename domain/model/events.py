@@ -40,7 +40,7 @@ class PodUpserted(msgspec.Struct, frozen=True, gc=False):
 
 
 class BindFailed(msgspec.Struct, frozen=True, gc=False):
-    """Whoever binds pods could not bind one to ``node``, where berth had placed it. ``pod``: as it is."""
+    """The binder could not bind a pod to ``node``, where berth had placed it. ``pod``: as it is."""
 
     pod: PodUpserted
     node: str

@@ -68,10 +68,10 @@ reservation_lasts_seconds = 3_600
 reservation_look_ms = 1_000  # between two looks at a reservation, in log time
 reservation_tries_max = 4  # groups for which a node is sought in one look
 dying_seconds_max = 3_600  # for which a promise is kept, at most, while victims that are told to end do so
-unheeded_seconds_max = 3_600  # for which a pod evicts nobody, at most, after promises that ran out
+unheeded_seconds_max = 3_600  # for which a pod evicts none, at most, after nominations that ran out
 bind_failure_seconds = 60  # of log time in which a pod is kept off a node that it could not be bound to
 tombstone_steps = 64  # by which that time passes
-usage_ahead_seconds_max = 60  # by which the clock of whoever measures may be ahead of the log's
+usage_ahead_seconds_max = 60  # by which a measurement's clock may be ahead of the log's
 unknown_nodes_measured_max = 10_000
 
 # What the filters and scores of one profile may have together.
@@ -142,7 +142,7 @@ lease_seconds = 2.0
 lease_renewal_seconds = 0.5
 returning_seconds = 2.0  # after an outage of the ledger a call that hangs ends, and is tried again
 lease_seconds_max = 60.0  # a lease that ends later was written before the database's clock was set back
-refold_lease_seconds = 60.0  # of whom nobody may disturb for so long
+refold_lease_seconds = 60.0  # of a refold, which must not be disturbed for so long
 progress_seconds = 10.0  # a worker that got no step further for so long gives its shards back
 heartbeat_seconds = 1.0
 worker_seen_seconds_max = 3.0  # a worker that was not seen for so long gets no share of the shards
@@ -152,7 +152,7 @@ backoff_ms_max = 10_000
 timed_step_ms = 1_000  # log time is looked at for what is timed when it comes to a multiple of it
 tick_ms = 1_000  # between two ticks, and how far one moves a log time that is ahead of it
 retry_backoff_ms_min = 50
-retry_backoff_ms_max = 1_000  # of a server that does not answer: who waited longer would come back late
+retry_backoff_ms_max = 1_000  # of a server that does not answer: a longer wait would come back late
 starting_over_ms_max = 5_000  # between two starts of a worker, each of which reads the whole cluster
 
 assert resource_value_max * pods_per_node_max <= INT64_MAX

@@ -2,7 +2,7 @@
 
 What is kept of a kernel is unpickled and run, by root where root runs berth. So the folder, every folder and
 link on the way to it, and each file in it have to belong to root or to the account of this process, and
-nobody else may write to them. A folder on the way may be writable to all where it has the sticky bit, as
+no other account may write to them. A folder on the way may be writable to all where it has the sticky bit, as
 ``/tmp`` has: an account renames and removes there what it owns, and nothing else.
 """
 

@@ -138,7 +138,7 @@ def is_master(template: PodTemplate) -> bool:
 def with_labels(template: PodTemplate, labels: Mapping[str, str], namespace: str) -> PodTemplate:
     """Return the template of a pod that has these labels: itself, or what they make of it.
 
-    A cluster is one of its namespace, so that nobody counts among the masters of another's; likewise a gang.
+    A cluster is one of its namespace, so that no pod counts among the masters of another's; likewise a gang.
     """
     cluster, role = labels.get(CLUSTER_LABEL, ""), labels.get(ROLE_LABEL, "")
     if cluster and role:
@@ -222,7 +222,7 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def life(self) -> PodLife | None:
-        """What is known of its life; None for a pod that nobody made, started or deleted, without devices."""
+        """What is known of its life; None for a pod without devices, not made, started or deleted."""
         if not (
             self.start_time or self.terminating or self.controller or self.nominated_node or self.devices
         ):

@@ -12,7 +12,7 @@ _NO_NODES, _NO_PODS = NodeAffinity(), PodAffinity()
 
 
 class _Asked(NamedTuple):
-    """A code of ``domain.manifests.codes.IGNORED``, who looks at it, and whether a template asks for it."""
+    """A code of ``domain.manifests.codes.IGNORED``, what looks at it, and whether a template asks for it."""
 
     code: str
     plugin: str

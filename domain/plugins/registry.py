@@ -210,7 +210,7 @@ class ProfilePlan:
         return found or CURES_ALL
 
     def ignores(self, template: PodTemplate) -> tuple[str, ...]:
-        """Return what of a pod has no effect: what nobody reads, and what this profile has no plugin for."""
+        """Return what of a pod has no effect: what is never read, and what this profile has no plugin for."""
         return template.ignored + ignored_by(self._filter_names, self._score_names, template)
 
     def _add_filter(self, position: int, plugin: Plugin) -> None:

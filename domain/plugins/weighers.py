@@ -40,7 +40,7 @@ class CountedPod(SelectedPod, Protocol):
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods by namespace and labels, and where ``controller_uid`` is not "", by who made them.
+    """Pods by namespace and labels, and where ``controller_uid`` is not "", by what made them.
 
     ``namespace_selector`` adds to ``namespaces`` those whose Namespace object it matches. One that no label
     at all would match adds all, whether they have an object or not: as kube-scheduler 1.36 reads the pod's

@@ -79,12 +79,12 @@ class Improving:
     kind : int32[P]
         The kind of each pod.
     node : int32[P]
-        Where each pod is; N where it waits. Who is where is believed, also where a filter would refuse it.
+        Where each pod is; N where it waits. Places are believed, also where a filter would refuse it.
     allowed : bool[K, N]
         Which nodes the filters allow that look at one pod and one node.
     home : int32[P], optional
-        Where each pod is at home, N: nowhere; ``node`` where nothing is given. Who has a home and another
-        node has moved.
+        Where each pod is at home, N: nowhere; ``node`` where nothing is given. A pod on another node
+        than its home has moved.
     held : int64[N, R], optional
         What pods use that stay where they are, and are not among the P.
     keeps : bool[P], optional

@@ -18,7 +18,7 @@ FRESH_SECONDS = 10.0
 
 
 class Audits:
-    """Audits the ledger for everybody who asks, one audit at a time, and each at most every ten seconds."""
+    """Audits the ledger for all callers, one audit at a time, and each at most every ten seconds."""
 
     def __init__(self, audit: Callable[[], Awaitable[Audit]]) -> None:
         self._audit = audit

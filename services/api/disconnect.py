@@ -29,7 +29,7 @@ class CancelOnDisconnect:
             await send(message)
 
         async def nothing_more() -> Message:
-            await asyncio.wait([left])  # who stops waiting for it does not cancel it
+            await asyncio.wait([left])  # a caller that stops waiting does not cancel it
             return {"type": "http.disconnect"}
 
         async def leave() -> None:

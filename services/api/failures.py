@@ -45,7 +45,7 @@ STATUS = {
 
 
 GONE = 499
-"""The status by which a request is counted whose client left; nobody receives it."""
+"""The status by which a request is counted whose client left; it reaches no client."""
 
 
 class ApiError(BerthError):

@@ -19,7 +19,7 @@ from services.ports.store import ShardState, Store
 _log = logging.getLogger("berth.api")
 
 WATCH_SECONDS = 2.0
-"""How often the database is asked for the log, whether anybody else asks or not."""
+"""How often the database is asked for the log, whether a caller asks or not."""
 
 LOOK_SECONDS = 1.0
 """The ledger and the log are looked at once in this time, however many clients ask."""
@@ -37,7 +37,7 @@ class Condition(NamedTuple):
 
 
 class Lookout:
-    """Looks at the deployment for everybody who asks.
+    """Looks at the deployment for all callers.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Lookout:
     def _refresh(self) -> asyncio.Task[None] | None:
         """Return the look that is under way; begin one if the last is a second old.
 
-        It belongs to nobody who asks, so that one who goes away does not make the next one begin again.
+        It belongs to no caller, so that one that goes away does not make the next one begin again.
         """
         if self._looking is None or self._looking.done():
             fresh = self._seen is not None and time.monotonic() - self._seen_at < LOOK_SECONDS
@@ -76,7 +76,7 @@ class Lookout:
         return self._seen
 
     async def glance(self) -> Condition:
-        """Return the condition as ``look``, but the last one where the log was away: nobody waits for it."""
+        """Return the condition as ``look``, but the last one where the log was away: no caller waits."""
         if self._seen is not None and self._seen.checks.get("log", "ok") != "ok":
             self._refresh()
             return self._seen

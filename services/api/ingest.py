@@ -291,14 +291,14 @@ def ingest_routes(deps: Deps) -> APIRouter:
     ) -> Response:
         seconds = seconds_of(wait)
         caller, allowance = caller_of(request), deps.gate.allowance
-        allowance.check(caller)  # who owes something is told before he sends more
+        allowance.check(caller)  # a caller over its limit is told before it sends more
         with allowance.body(caller) as hold:
             body = await read_body(request, lambda size: allowance.spend(caller, "bytes", size), hold)
             events = _events(body)
             allowance.spend(caller, "events", len(events))
             letters = await next_letters(deps.store) if seconds else {}
             sent = await ingest(deps, taken, caller, events, partial=partial)
-            del body, events  # who waits holds what is kept of them alone
+            del body, events  # a request that waits holds only what is kept of them
             request.state.sent = sent  # for the access log
             if not seconds:
                 return json_answer(sent.answer, 202)

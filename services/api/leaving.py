@@ -1,4 +1,4 @@
-"""Who had to leave for whom: names the pods behind a preemption, as far as the caller sees them."""
+"""Which pods left for which: names the pods behind a preemption, as far as the caller sees them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pods have a node promised, who has to leave it, and until when: `/v1/nominations`."""
+"""Which pods are nominated, which pods leave their node, and until when: `/v1/nominations`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends the event of a dead letter again, as whoever asks for it would send it anew."""
+"""Sends the event of a dead letter again, as the caller would send it anew."""
 
 from __future__ import annotations
 

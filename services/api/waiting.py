@@ -125,7 +125,7 @@ async def wait_for(
 ) -> Ingested:
     """Wait until the events of a request are folded; return the answer with what became of them.
 
-    Nobody knows where the log has an event that is not new. The request then waits for everything that its
+    Where the log has an event that is not new is not known. The request then waits for everything that its
     partitions hold by now. A pod is decided in the transaction that folds it, so the same wait serves both.
     """
     answer = sent.answer

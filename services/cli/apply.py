@@ -320,7 +320,7 @@ async def _warn_without_worker(source: Any) -> None:
 
 
 async def _missing_workers(source: Any) -> str:
-    """Return a text that says which shards nobody holds, and how many workers are up; "": all are held."""
+    """Return a text that says which shards no worker holds, and how many workers are up; "": all are held."""
     import orjson
 
     _, body = await source.request("GET", "/readyz")

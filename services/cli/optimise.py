@@ -197,7 +197,7 @@ def _of_scenario(
 
 
 def _of_ledger(settings: Settings, profile: str | None) -> Plan:
-    """Return a plan that has placed what the ledger holds of pods that nobody tried yet."""
+    """Return a plan that has placed what the ledger holds of pods that were not tried yet."""
     from ops.postgres.server import NoData
     from services import bootstrap
     from services.plan.plan import Plan
@@ -271,7 +271,7 @@ def _by_steps(steps: int) -> Iterator[_Portion]:
 
 
 def _improve(search: Search, objective: Objective, portions: Iterator[_Portion]) -> None:
-    """Search until all portions are done, or the user has seen enough; then bring home whom that leaves away.
+    """Search until all portions are done, or the user has seen enough; then bring home the pods left away.
 
     Where only the number of pods counts and none waits any more, all that is left is to bring pods home.
     """

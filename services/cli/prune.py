@@ -1,4 +1,4 @@
-"""`berth prune`: deletes the history that nobody needs any more."""
+"""`berth prune`: deletes history that is no longer needed."""
 
 from __future__ import annotations
 

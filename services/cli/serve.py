@@ -88,7 +88,7 @@ async def executor(
         typer.Option("--positions", help="File that keeps how far decisions were read.", dir_okay=False),
     ] = None,
 ) -> None:
-    """Delete pods that were evicted, as who runs them would: for tests. Until Ctrl-C.
+    """Delete pods that were evicted, as a kubelet would: for tests. Until Ctrl-C.
 
     Prints a line for each pod whose deletion it wrote into the log.
     """

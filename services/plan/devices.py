@@ -25,7 +25,7 @@ _MODELS_MAX = 62
 
 
 class Placed(Protocol):
-    """Who has placed pods: a plan, or a simulation."""
+    """What has placed pods: a plan, or a simulation."""
 
     @property
     def state(self) -> ClusterState:

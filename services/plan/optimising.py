@@ -1,7 +1,7 @@
 """Makes a plan's placement better by search, and says in which order which pods have to move.
 
 Pods stay where they are whose filters look at other pods (spread, affinity, host ports, shares of masters),
-whose gang is counted, or whose disruption budget lets nobody go; so nobody breaks a rule by moving. So do
+whose gang is counted, or whose disruption budget lets none go; so no pod breaks a rule by moving. So do
 pods that are being deleted, and those of a DaemonSet or of a node's own. All others may move to nodes that
 their static filters allow, and where they have room.
 """
@@ -301,7 +301,7 @@ def _kind(
     if plan is None or WaitingGroup(pod.signature, pod.template, plan).held_by or plan.fit is None:
         return "with a profile that no search can follow"
     if 0 < devices.asked(pod.template.requests).milli < devices.DEVICE_ONE:
-        return "with a share of a device"  # no sum over pods says who fits
+        return "with a share of a device"  # no sum over pods says which fit
     demands = plan.fit[1].demands(pod.template, state.resources)
     is_limited = any(limit.limits(pod.template, state.resources) for _, limit in plan.limits)
     if is_limited or not pod.template.requests.keys() <= {asked.name for asked in demands}:

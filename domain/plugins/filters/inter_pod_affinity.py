@@ -84,7 +84,7 @@ def _anti_of_others(pod: Incoming) -> list[Rule]:
     marks = terms_of_others(pod, lambda mark: mark.kind == Carries.ANTI_AFFINITY)
     weighers = weighers_by_key((), marks)
     terms = [mark.term for mark, _ in marks]
-    # Who may look at this pod need not be allowed to see what pods of other namespaces ask for.
+    # A reader of this pod need not be allowed to see what pods of other namespaces ask for.
     of_its_own = [term for term in terms if term.namespaces == (pod.namespace,)]
     shown = of_its_own if len(of_its_own) == len(terms) else []
     return [_none_of(key, weigher, shown, _OTHERS_ANTI) for key, weigher in weighers.items()]

@@ -35,7 +35,7 @@ class NodePorts(CountFilter):
         return Cure.NODE | Cure.ROOM
 
     def rules(self, pod: Incoming) -> list[Rule]:
-        """See ``CountFilter``: one per port, so that all who ask for it share a counter.
+        """See ``CountFilter``: one per port, so that all pods that ask for it share a counter.
 
         Pods with many ports have one rule for all of them, as rules are few.
         """
