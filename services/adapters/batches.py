@@ -11,7 +11,7 @@ import msgspec
 
 from domain.model.limits import dead_letter_topic_raw_bytes_max
 from domain.model.timestamps import format_ms
-from services.ports.ledger import CommitBatch, DeadLetter, NodeChange
+from services.ports.ledger import BatchCluster, CommitBatch, DeadLetter, NodeChange
 
 
 class ShardAdvance(NamedTuple):
@@ -34,13 +34,12 @@ def shard_advances(batch: CommitBatch) -> list[ShardAdvance]:
         The batch is malformed, or it moves neither an offset nor a counter. Nobody could tell whether such a
         batch is in the ledger, so an unknown outcome could not be resolved.
     """
-    epochs = _epochs(batch)
-    _check_nodes(batch)
-    _unique("node's usage", [row.record.node for row in batch.usage])
-    _unique("profile revision", [(row.name, row.revision) for row in batch.profiles])
-    seqs = _spans("decisions", epochs, ((d.shard, d.seq) for d, _ in batch.decisions), batch.seq_next)
-    dead = _spans("dead letters", epochs, ((x.shard, x.seq) for x in batch.dead_letters), batch.dead_seq_next)
-    moves = any(advance.lo < advance.hi for advance in batch.offsets)
+    epochs, offsets, decided = _epochs(batch), batch.offsets, batch.decisions
+    _check_cluster(batch.cluster)
+    seqs = _spans("decisions", epochs, ((d.shard, d.seq) for d, _ in decided.made), offsets.seq_next)
+    letters = ((x.shard, x.seq) for x in decided.dead_letters)
+    dead = _spans("dead letters", epochs, letters, offsets.dead_seq_next)
+    moves = any(advance.lo < advance.hi for advance in offsets.advances)
     if not moves and all(lo == hi for lo, hi in (*seqs.values(), *dead.values())):
         raise ValueError("the batch moves no offset and no counter: its outcome could not be told")
     nothing = (None, None)
@@ -51,29 +50,32 @@ def shard_advances(batch: CommitBatch) -> list[ShardAdvance]:
 
 
 def _epochs(batch: CommitBatch) -> dict[int, int]:
-    if not batch.offsets:
+    advances = batch.offsets.advances
+    if not advances:
         raise ValueError("the batch names no offset row, so that nothing fences it")
-    _unique("offset row", [advance[:3] for advance in batch.offsets])
-    epochs = dict(batch.shards)
-    for advance in batch.offsets:
+    _unique("offset row", [advance[:3] for advance in advances])
+    epochs = dict(batch.offsets.shards)
+    for advance in advances:
         if not 0 <= advance.lo <= advance.hi:
             raise ValueError(f"{advance} goes backwards")
         if epochs.setdefault(advance.shard, advance.epoch) != advance.epoch:
             raise ValueError(f"shard {advance.shard} has two epochs in one batch")
-    for decision, _ in batch.decisions:  # a shard may decide for pods that wait, without any event
+    for decision, _ in batch.decisions.made:  # a shard may decide for pods that wait, without any event
         if epochs.setdefault(decision.shard, decision.epoch) != decision.epoch:
             raise ValueError(f"shard {decision.shard} has two epochs in one batch")
     return epochs
 
 
-def _check_nodes(batch: CommitBatch) -> None:
-    _unique("node id", [fact.id for fact in batch.facts])
-    _unique("node id", [claim.id for claim in batch.claims])
-    for fact in batch.facts:
+def _check_cluster(cluster: BatchCluster) -> None:
+    _unique("node id", [fact.id for fact in cluster.facts])
+    _unique("node id", [claim.id for claim in cluster.claims])
+    _unique("node's usage", [row.record.node for row in cluster.usage])
+    _unique("profile revision", [(row.name, row.revision) for row in cluster.profiles])
+    for fact in cluster.facts:
         if not fact.version_seen and fact.spec is None:
             raise ValueError(f"node {fact.name} is new and comes without a spec")
     each: NodeChange
-    for each in (*batch.facts, *batch.claims):
+    for each in (*cluster.facts, *cluster.claims):
         if each.changes < 1:
             raise ValueError(f"node {each.name} does not get a newer version")
 
@@ -102,7 +104,7 @@ def _unique(what: str, values: list[object]) -> None:
 
 def own_shards(batch: CommitBatch) -> list[int]:
     """Return the shards in which a batch looks for its pods."""
-    return list(batch.shards) or sorted({advance.shard for advance in batch.offsets})
+    return list(batch.offsets.shards) or sorted({advance.shard for advance in batch.offsets.advances})
 
 
 def decision_key(namespace: str, name: str) -> bytes:

@@ -42,7 +42,7 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     nodes: frozenset[int] = frozenset()
 
 
-class Claim(NamedTuple):
+class GuardRow(NamedTuple):
     """A key in the ledger. ``batches`` are the last ones, by shard, until the key came."""
 
     version: int
@@ -50,7 +50,7 @@ class Claim(NamedTuple):
 
 
 def refused_nodes(
-    guards: Iterable[Guard], found: Mapping[str, Claim], followed: Mapping[int, int], own: Collection[int]
+    guards: Iterable[Guard], found: Mapping[str, GuardRow], followed: Mapping[int, int], own: Collection[int]
 ) -> set[int]:
     """Return the ids of nodes whose claims are not granted, by what the ledger holds of the keys.
 
@@ -58,7 +58,7 @@ def refused_nodes(
     ----------
     guards : iterable of Guard
         Of a batch.
-    found : mapping of str to Claim
+    found : mapping of str to GuardRow
         Keys of the guards, as they are. A key that another batch is about to raise is missing; one that
         nobody raised before is there (``first_keys``).
     followed : mapping of int to int
@@ -69,12 +69,12 @@ def refused_nodes(
     """
     refused: set[int] = set()
     for guard in guards:
-        claim = found.get(guard.key, Claim(0, {}))
+        row = found.get(guard.key, GuardRow(0, {}))
         is_behind = guard.raises and any(
-            at not in own and followed.get(at, 0) < batch for at, batch in claim.batches.items()
+            at not in own and followed.get(at, 0) < batch for at, batch in row.batches.items()
         )
         is_held = guard.raises and guard.key not in found
-        if guard.announces_to or claim.version != guard.version_seen or is_behind or is_held:
+        if guard.announces_to or row.version != guard.version_seen or is_behind or is_held:
             refused |= guard.nodes
     return refused
 
@@ -89,12 +89,12 @@ def first_keys(guards: Iterable[Guard]) -> list[str]:
     return sorted(guard.key for guard in guards if guard.raises and not guard.version_seen)
 
 
-def raised_keys(guards: Iterable[Guard], lost: Set[int]) -> list[str]:
+def raised_keys(guards: Iterable[Guard], lost_nodes: Set[int]) -> list[str]:
     """Return the matchers and budgets that go up with what a batch does after all."""
-    return sorted(guard.key for guard in guards if guard.raises and not guard.nodes <= lost)
+    return sorted(guard.key for guard in guards if guard.raises and not guard.nodes <= lost_nodes)
 
 
-def dropped_keys(guards: Iterable[Guard], found: Mapping[str, Claim]) -> list[str]:
+def dropped_keys(guards: Iterable[Guard], found: Mapping[str, GuardRow]) -> list[str]:
     """Return the matchers that go, as the journal tells it among the keys that go up: behind a minus."""
     return sorted(
         f"-{guard.key}"
@@ -103,7 +103,7 @@ def dropped_keys(guards: Iterable[Guard], found: Mapping[str, Claim]) -> list[st
     )
 
 
-def announced_keys(guards: Sequence[Guard], found: Mapping[str, Claim]) -> list[str]:
+def announced_keys(guards: Sequence[Guard], found: Mapping[str, GuardRow]) -> list[str]:
     """Return the new matchers that nobody announced meanwhile, and the namespaces that are told of them."""
     new = [guard for guard in guards if guard.announces_to and guard.key not in found]
     return sorted({guard.key for guard in new} | {key for guard in new for key in guard.announces_to})

@@ -130,50 +130,67 @@ class AttemptRows(NamedTuple):
             yield msgspec.structs.replace(self.attempt, shard=shard, seq=seq)
 
 
-class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one batch of events changes, written in one transaction or not at all.
+class BatchOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the log and the counters of shards go on: what fences a batch, and tells one sent twice.
 
-    ``facts`` come before ``claims``. Where a claim is not granted, its pods wait again, and the rest stands:
-    ``waited`` says of each pod that was bound (by uid) its arrival, since when it waited and who had sent it,
-    ``kept`` of those that were bound where it was promised, what is promised to them again.
-    ``counted`` are uids of open placements that a fact counts from now on. ``shards`` are those of the
-    writer, each with its epoch: pods are looked for in them, and none of them may have another owner, since
-    rows of pods are written also where the batch moves no offset of their shard. Without any, those of the
-    offsets. ``orphaned`` says of uids of open placements whether they were told last that their node is gone
-    (true), or is back.
-    ``decisions`` holds each decision with its record for ``berth.decisions`` (bytes as published).
-    ``seq_next`` and ``dead_seq_next`` give per shard the next free number after the batch.
-    ``templates`` are those that the ledger may not have yet. ``pending_removed``
-    holds pod uids and is applied before ``pending_added``; ``placements_closed`` before
-    ``placements_opened``; ``placements_refreshed`` changes what open placements say of their pods.
-    A pending group without pods left disappears by itself. A revision of a profile that is there already
-    gets the resource version. ``usage`` replaces all that is remembered of a node; without series, that goes.
-    ``unnominated`` holds uids of pods, and is applied before ``nominated``. A nomination stands or falls with
-    the claim on its node. Its victims are evicted until they leave, or it ends.
-    ``journal`` is the batch's row there; a worker's batch always has one.
-    ``gangs`` are those of which it places pods: with too few of them the claims on the nodes of all are lost.
-    ``guards`` are what must hold beyond the nodes, with how far the worker had ``followed`` all others; the
-    ledger says which keys were ``raised``.
-    ``handed`` are events for other shards, and ``forwarded`` says of keys where their events go from now on.
-    ``due_ms`` is the log time at which time alone lets something be decided (``NEVER_MS``: nothing).
-    ``call`` is that which its worker answers, where it rests behind the batch (``Rest``).
-    ``unverified_count`` counts records with a sender's name whose seal is wrong; the ledger does not keep it.
+    ``shards`` are those of the writer, each with its epoch: pods are looked for in them, and none of them may
+    have another owner, since rows of pods are written also where the batch moves no offset of their shard.
+    Without any, those of the advances. ``seq_next`` and ``dead_seq_next`` give per shard the next free number
+    after the batch. ``due_ms`` is the log time at which time alone lets something be decided (``NEVER_MS``:
+    nothing).
     """
 
-    offsets: Sequence[OffsetAdvance]
+    advances: Sequence[OffsetAdvance]
     shards: Mapping[int, int] = {}
+    seq_next: Mapping[int, int] = {}
+    dead_seq_next: Mapping[int, int] = {}
+    log_time_ms: int = 0
+    due_ms: int = NEVER_MS
+
+
+class BatchCluster(msgspec.Struct, frozen=True, kw_only=True):
+    """What a batch changes of nodes and of the configuration, and what must hold for its claims.
+
+    ``facts`` come before ``claims``. ``gangs`` are those of which it places pods: with too few of them the
+    claims on the nodes of all are lost. ``guards`` are what must hold beyond the nodes, with how far the
+    worker had ``followed`` all others. ``usage`` replaces all that is remembered of a node; without series,
+    that goes. A revision of a profile that is there already gets the resource version.
+    """
+
     facts: Sequence[NodeFact] = ()
     claims: Sequence[NodeClaim] = ()
+    gangs: Sequence[GangPlaced] = ()
+    guards: Sequence[Guard] = ()
+    followed: Mapping[int, int] = {}
+    usage: Sequence[UsageRow] = ()
+    profiles: Sequence[ProfileRow] = ()
+    config: Sequence[ConfigRow] = ()
+
+
+class BatchPods(msgspec.Struct, frozen=True, kw_only=True):
+    """Where pods count, which of them wait, and which are gone.
+
+    ``closed`` is applied before ``opened``; ``refreshed`` changes what open placements say of their pods.
+    ``counted`` are uids of open placements that a fact counts from now on, ``orphaned`` says of uids of open
+    placements whether they were told last that their node is gone (true), or is back. ``pending_removed``
+    holds pod uids and is applied before ``pending_added``. A pending group without pods left disappears by
+    itself. ``unnominated`` holds uids of pods, and is applied before ``nominated``. A nomination stands or
+    falls with the claim on its node. Its victims are evicted until they leave, or it ends.
+    Where a claim is not granted, its pods wait again, and the rest stands: ``waited`` says of each pod that
+    was bound (by uid) its arrival, since when it waited and who had sent it, ``kept`` of those that were
+    bound where they were nominated, what is nominated for them again.
+    ``templates`` are those that the ledger may not have yet. ``handed`` are events for other shards, and
+    ``forwarded`` says of keys where their events go from now on.
+    """
+
+    templates: Mapping[bytes, PodTemplate] = {}
+    closed: Sequence[PlacementClosed] = ()
+    opened: Sequence[PlacementOpened] = ()
+    refreshed: Sequence[PlacementRefreshed] = ()
     counted: Sequence[str] = ()
     orphaned: Mapping[str, bool] = {}
     waited: Mapping[str, tuple[int, int, str | None]] = {}
     kept: Mapping[str, NominationRow] = {}
-    templates: Mapping[bytes, PodTemplate] = {}
-    placements_closed: Sequence[PlacementClosed] = ()
-    placements_opened: Sequence[PlacementOpened] = ()
-    placements_refreshed: Sequence[PlacementRefreshed] = ()
-    decisions: Sequence[tuple[Decision, bytes]] = ()
-    attempts: Sequence[AttemptRows] = ()
     pending_removed: Sequence[str] = ()
     pending_added: Sequence[PendingPod] = ()
     pending_groups: Sequence[PendingGroup] = ()
@@ -182,35 +199,56 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     tombstones: Sequence[PodTombstone] = ()
     handed: Sequence[Handed] = ()
     forwarded: Sequence[Forwarded] = ()
+
+
+class BatchDecisions(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the events of a batch.
+
+    ``made`` holds each decision with its record for ``berth.decisions`` (bytes as published). ``skipped``
+    counts events that changed nothing, by reason, and ``unverified_count`` records with a sender's name whose
+    seal is wrong; the ledger keeps neither.
+    """
+
+    made: Sequence[tuple[Decision, bytes]] = ()
+    attempts: Sequence[AttemptRows] = ()
     dead_letters: Sequence[DeadLetter] = ()
-    profiles: Sequence[ProfileRow] = ()
-    config: Sequence[ConfigRow] = ()
-    usage: Sequence[UsageRow] = ()
-    seq_next: Mapping[int, int] = {}
-    dead_seq_next: Mapping[int, int] = {}
     skipped: Mapping[str, int] = {}
-    log_time_ms: int = 0
-    due_ms: int = NEVER_MS
-    call: int | None = None
     unverified_count: int = 0
-    journal: JournalRow | None = None
-    gangs: Sequence[GangPlaced] = ()
-    guards: Sequence[Guard] = ()
-    followed: Mapping[int, int] = {}
+
+
+class BatchJournal(msgspec.Struct, frozen=True, kw_only=True):
+    """The batch's ``row`` in the journal; a worker's batch always has one.
+
+    ``raised`` are the keys of guards that go up with it, as the ledger says. ``call`` is that which its
+    worker answers, where it rests behind the batch (``Rest``).
+    """
+
+    row: JournalRow | None = None
     raised: Sequence[str] = ()
+    call: int | None = None
+
+
+class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one batch of events changes, written in one transaction or not at all."""
+
+    offsets: BatchOffsets
+    cluster: BatchCluster = BatchCluster()
+    pods: BatchPods = BatchPods()
+    decisions: BatchDecisions = BatchDecisions()
+    journal: BatchJournal = BatchJournal()
 
 
 class Committed(NamedTuple):
     """The batch is in the ledger.
 
-    Others had changed the nodes of the pods in ``lost`` (key -> uid): these wait again. ``lost_nodes`` are
-    the ids of the nodes whose claims were not granted. ``moved_count`` pods were placed although others had
+    Others had changed the nodes of the pods in ``lost_pods`` (key -> uid): these wait again. ``lost_nodes``
+    are the ids of the nodes whose claims were not granted. ``moved_count`` pods were placed although others had
     changed their node, as there was room yet. ``raised`` are the keys of guards that went up, and ``refused``
     the nodes among the lost ones that were lost by guards. ``lost_gangs`` are those of which no pod was
     granted.
     """
 
-    lost: Mapping[str, str] = {}
+    lost_pods: Mapping[str, str] = {}
     lost_nodes: frozenset[int] = frozenset()
     moved_count: int = 0
     raised: tuple[str, ...] = ()

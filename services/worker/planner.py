@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from operator import attrgetter
 
-import msgspec
+from msgspec.structs import replace
 
 from domain.cycle.schedule import Scheduler
 from domain.model import limits
@@ -186,9 +186,7 @@ class Planner:
     def _hold(self, orphaned: Sequence[str] = ()) -> Iterable[Untold]:
         """Note from where this worker goes on with its shards; return what their pods were not told."""
         offsets = [(*at, offset) for at, offset in sorted(self._offsets.items())]
-        self.start = msgspec.structs.replace(
-            self.start, leases=dict(self.ledger_view.epochs), offsets=offsets
-        )
+        self.start = replace(self.start, leases=dict(self.ledger_view.epochs), offsets=offsets)
         return self.scheduler.own(self.ledger_view.epochs, self.shards_count, orphaned)
 
     def _pass_to(self, now_ms: int) -> None:
@@ -310,21 +308,26 @@ class Planner:
         if not self._refold_below:
             result = self.scheduler.cycle(self._now_ms, self._due_moments.passed_ms(self._now_ms))
             builder.decide(result, duration_us=self._stopwatch() - began_us)
-            builder.strict |= self.guards.decide(result, self.scheduler.state)
+            builder.cluster.strict |= self.guards.decide(result, self.scheduler.state)
             is_tried = self.scheduler.queue.take_put_off() or bool(result.attempts)
             # A worker without a shard has no batch to say so in.
             is_tried |= self._due_moments.look(self.scheduler, self._now_ms) and bool(self.ledger_view.epochs)
         asked = folded.ends or lost or is_tried or self._is_renewed
-        changed = builder.decisions or builder.waiting or builder.pending_removed or builder.measured
-        return builder, folded, bool(asked or changed or self.scheduler.state.own_changes.has_any)
+        changed = builder.has_any or self.scheduler.state.own_changes.has_any
+        return builder, folded, bool(asked or changed)
 
     def _build(self, builder: BatchBuilder, folded: Folded) -> CommitBatch:
-        batch = builder.build(self._advance(folded.ends), self.forwarding.written())
-        self.scheduler.state.apply(Written(builder.placed_ms))
-        self._recent_claims.note(batch, builder.kept)
+        advances, due_ms = self._advance(folded.ends), self._due_moments.due_ms
+        batch = builder.build(advances, self.forwarding.written(), due_ms)
+        self.scheduler.state.apply(Written(builder.pods.placed_ms))
+        self._recent_claims.note(batch.pods, builder.pods.kept)
         guards = self.guards.guards(self.scheduler.state, self._now_ms)
-        more = {"journal": self._journal(batch, folded), "followed": dict(self.followed if guards else {})}
-        return msgspec.structs.replace(batch, **more, guards=guards, due_ms=self._due_moments.due_ms)
+        followed = dict(self.followed if guards else {})
+        return replace(
+            batch,
+            cluster=replace(batch.cluster, guards=guards, followed=followed),
+            journal=replace(batch.journal, row=self._journal(batch, folded)),
+        )
 
     def _follow(self, rows: Sequence[Followed], builder: BatchBuilder) -> None:
         """Fold what other workers did; what it means for own pods goes into the batch."""
@@ -365,7 +368,7 @@ class Planner:
             configures = topic == CONFIG_TOPIC and changes_plans(event)
             if not is_recorded and self._waits(event, configures, end):
                 break
-            if len(builder.decisions) >= batch_decisions_max:
+            if len(builder.decider.made) >= batch_decisions_max:
                 break
             at_ms = record.timestamp_ms
             if topic == TICKS_TOPIC and at_ms <= builder.now_ms:  # some clock is, or was, ahead
@@ -393,7 +396,7 @@ class Planner:
                 for change in changes:
                     builder.take(change, read, shard)
                 if topic != PODS_TOPIC and isinstance(event, FeedEvent) and is_news(changes):
-                    shared.append((len(builder.opened), as_folded(event, changes)))
+                    shared.append((len(builder.pods.opened), as_folded(event, changes)))
                 elif shared and isinstance(event, NodeDeleted):
                     shared = without_measured(shared, event.name)
             if configures:
@@ -432,7 +435,7 @@ class Planner:
 
     def _journal(self, batch: CommitBatch, folded: Folded) -> JournalRow:
         row, begins = self._journal_positions.tell(shard=self.lead, batch=self.batch)
-        first = msgspec.structs.replace(
+        first = replace(
             row,
             worker=self._incarnation,
             start=self.start if begins else None,

@@ -11,8 +11,9 @@ import pytest
 import pytest_asyncio
 
 from domain.model.limits import dead_letter_topic_raw_bytes_max
-from services.ports.ledger import CommitBatch, Committed, Lease, Ledger
+from services.ports.ledger import Committed, Lease, Ledger
 from services.ports.outbox import Outbox, Stream
+from tests.batches import batch_of
 from tests.builders import without_recorded_at
 from tests.contract.batches import advance, bind, dead_letter, decision, record, waiting
 from tests.contract.ledgers import BACKENDS, LEASE_SECONDS, SHARDS, Backend, open_backend, start
@@ -87,7 +88,7 @@ async def test_dead_letters_are_json_with_the_raw_bytes(outbox: Outbox, ledger: 
     lease, _ = await start(ledger, SHARDS)
     long = b"\xff" * (dead_letter_topic_raw_bytes_max + 1)
     letters = [dead_letter(lease, 1), dead_letter(lease, 2, key=None, raw=long, path="spec", code="x")]
-    batch = CommitBatch(offsets=[advance(lease, 0, 2)], dead_letters=letters, dead_seq_next={0: 3})
+    batch = batch_of(advances=[advance(lease, 0, 2)], dead_letters=letters, dead_seq_next={0: 3})
     assert await ledger.commit(batch) == Committed()
     first, second = await outbox.unpublished(0, DEAD_LETTERS, 0, 10)
     assert (first.seq, first.key, second.seq, second.key) == (1, b"ns/bad", 2, None)

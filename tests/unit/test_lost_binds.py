@@ -20,7 +20,7 @@ def lost(site: Site, *events: tuple[str, Json], at_ms: int = AT_MS) -> list[str]
     committed = site.database.apply(batch)
     site.database.nodes_held.clear()
     assert isinstance(committed, Committed)
-    return list(committed.lost)
+    return list(committed.lost_pods)
 
 
 def go_on(site: Site, keys: Collection[str], *events: tuple[str, Json], at_ms: int = AT_MS) -> None:

@@ -310,7 +310,7 @@ class MemoryLedger(Client):
         """See ``Ledger.commit`` and ``MemoryDatabase.apply``."""
         database = self.recognised()
         outcome = database.apply(batch, self)
-        if isinstance(outcome, Committed) and (row := batch.journal) is not None:
+        if isinstance(outcome, Committed) and (row := batch.journal.row) is not None:
             self._know({row.shard: database.journal[row.shard, row.batch]})
         return outcome
 
@@ -364,8 +364,8 @@ class MemoryLedger(Client):
         advances = shard_advances(batch)
         if self._stands(batch, advances, after=True):
             row = (
-                self._answering().journal.get((batch.journal.shard, batch.journal.batch))
-                if batch.journal
+                self._answering().journal.get((batch.journal.row.shard, batch.journal.row.batch))
+                if batch.journal.row
                 else None
             )
             if row is None:
@@ -377,7 +377,7 @@ class MemoryLedger(Client):
 
     def _stands(self, batch: CommitBatch, advances: Sequence[ShardAdvance], *, after: bool) -> bool:
         """Return whether all rows are as after (before) the batch, which moves at least one of them."""
-        for a in batch.offsets:
+        for a in batch.offsets.advances:
             at = offset_of(self.database.offsets, a)
             if at is None or (at.epoch, at.next_offset) != (a.epoch, a.hi if after else a.lo):
                 return False
@@ -406,7 +406,7 @@ def base_of(database: MemoryDatabase) -> LedgerBase:
         batches=batches_of(offsets := {key: row.next_offset for key, row in database.offsets.items()}),
         lanes=lanes_of(offsets),
         seq_next={number: shard.seq_next for number, shard in database.shards.items()},
-        guards={key: claim.version for key, claim in database.claims.items()},
+        guards={key: row.version for key, row in database.guards.items()},
         shards_count=len(database.shards),
         log_time_ms=max((row.log_time_ms for row in database.shards.values()), default=0),
         seal_secret=SEAL_SECRET,

@@ -62,13 +62,13 @@ async def write(connection: Connection, row: JournalRow) -> datetime.datetime:
 
 async def settled(connection: Connection, batch: CommitBatch) -> Committed:
     """Return what became of the claims of a batch that is in the ledger, by its row."""
-    if batch.journal is None:
+    if batch.journal.row is None:
         return Committed()
-    row = await connection.fetchrow(_SETTLED, batch.journal.shard, batch.journal.batch)
+    row = await connection.fetchrow(_SETTLED, batch.journal.row.shard, batch.journal.row.batch)
     if row is None:
         return Committed()
-    lost, moved = set(_decode_ids(row["lost"] or "[]")), _decode_moved(row["moved"] or "{}")
-    return outcome_of(batch, lost, moved, unpack_feed(row["feed"]).raised)
+    lost_nodes, moved = set(_decode_ids(row["lost"] or "[]")), _decode_moved(row["moved"] or "{}")
+    return outcome_of(batch, lost_nodes, moved, unpack_feed(row["feed"]).raised)
 
 
 _SETTLED = "SELECT lost, moved, feed FROM journal WHERE shard = $1 AND batch = $2"

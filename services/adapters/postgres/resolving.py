@@ -19,7 +19,7 @@ def stands(
     after: bool,
 ) -> bool:
     """Return whether all rows are as after (before) the batch, which moves at least one of them."""
-    for a in batch.offsets:
+    for a in batch.offsets.advances:
         begins = (a.epoch, 0) if is_lane(a.topic) else None
         if offsets.get(a[:3], begins) != (a.epoch, a.hi if after else a.lo):
             return False
