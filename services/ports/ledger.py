@@ -242,10 +242,10 @@ class Committed(NamedTuple):
     """The batch is in the ledger.
 
     Others had changed the nodes of the pods in ``lost_pods`` (key -> uid): these wait again. ``lost_nodes``
-    are the ids of the nodes whose claims were not granted. ``moved_count`` pods were placed although others had
-    changed their node, as there was room yet. ``raised`` are the keys of guards that went up, and ``refused``
-    the nodes among the lost ones that were lost by guards. ``lost_gangs`` are those of which no pod was
-    granted.
+    are the ids of the nodes whose claims were not granted. ``moved_count`` pods were placed although others
+    had changed their node, as there was room yet. ``raised`` are the keys of guards that went up, and
+    ``refused`` the nodes among the lost ones that were lost by guards. ``lost_gangs`` are those of which no
+    pod was granted.
     """
 
     lost_pods: Mapping[str, str] = {}

@@ -60,7 +60,9 @@ async def test_load_returns_exactly_what_was_committed(backend: Backend, ledger:
     batch = everything(first)
     assert await ledger.commit(batch) == COMMITTED
     state = await loaded(ledger, [first])
-    assert msgspec.structs.replace(state, nodes=[]) == _by_arrival(batch, await backend.store().seal_secret())
+    assert msgspec.structs.replace(state, nodes=[]) == _by_arrival(
+        batch, await backend.store().callers.seal_secret()
+    )
     assert len(state.seal_secret) >= 16
     assert [(n.id, n.name, n.version, n.spec, n.requested, n.deleted) for n in state.nodes] == [
         (w.id, w.name, 1, w.spec, w.delta, False) for w in batch.cluster.facts
@@ -229,7 +231,7 @@ async def test_a_batch_that_could_not_be_resolved_or_is_malformed_is_refused(
 ) -> None:
     lease, _ = await start(ledger, SHARDS)
     moves = {"still": [advance(lease, 0, 0)], "backwards": [advance(lease, 1, 0)]}
-    offsets = change.get("offsets")
+    offsets = change.get("advances")
     changes = {**change, "advances": moves[offsets]} if isinstance(offsets, str) else change
     before = await backend.dump()
     with pytest.raises(ValueError, match=why):

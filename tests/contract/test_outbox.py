@@ -240,7 +240,7 @@ async def test_each_alarm_gives_a_shard_a_name_that_it_never_had(backend: Backen
     assert len(set(names)) == 4
     assert await outbox.ledger_name(1) == of_others
     assert not await outbox.raise_alarm(0, epoch - 1, "late", 10)
-    assert await outbox.ledger_name(0) == names[-1] == (await backend.store().shards())[0].ledger
+    assert await outbox.ledger_name(0) == names[-1] == (await backend.store().processes.shards())[0].ledger
 
 
 async def test_a_ledger_has_one_name_for_all_who_ask(backend: Backend) -> None:
@@ -249,6 +249,6 @@ async def test_a_ledger_has_one_name_for_all_who_ask(backend: Backend) -> None:
     assert len(names) == 1
     name = names.pop()
     assert name.count(".") in (2, 3)
-    assert (await backend.store().shards())[0].ledger == name
+    assert (await backend.store().processes.shards())[0].ledger == name
     await first.aclose()
     await second.aclose()

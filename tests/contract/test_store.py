@@ -103,7 +103,7 @@ async def test_nodes_come_by_name_with_what_is_requested_of_them(
     assert (deleted.node.deleted, deleted.node.version, deleted.spec_changed_ms) == (True, 2, AT_MS + 9)
     assert deleted.node.spec == second.node.spec
     assert await store.node("none") is None
-    assert await store.counts() == Counts(nodes=2, pending_pods=1)
+    assert await store.processes.counts() == Counts(nodes=2, pending_pods=1)
 
 
 async def test_pods_of_a_deleted_node_are_orphaned(store: Store, ledger: Ledger, leases: list[Lease]) -> None:
@@ -327,16 +327,19 @@ async def test_attempts_stay_when_the_group_has_no_pods_any_more(
 async def test_shards_say_how_far_they_are(
     store: Store, backend: Backend, ledger: Ledger, leases: list[Lease]
 ) -> None:
-    first, second = await store.shards()
+    first, second = await store.processes.shards()
     assert (first.shard, first.owner, first.seq_next, first.dead_seq_next) == (0, "worker", 4, 2)
     assert (first.log_time_ms, first.relay_owner, first.decisions_seq) == (AT_MS, None, 0)
     assert first.lease_until is not None
     assert first.owned_since is not None
     assert 0 <= (first.lease_until - first.owned_since).total_seconds() - LEASE_SECONDS < 5
     assert (second.shard, second.seq_next, second.log_time_ms) == (1, 1, 0)
-    assert await store.offsets() == [ShardOffset(0, PODS_TOPIC, 0, 5), ShardOffset(1, PODS_TOPIC, 1, 0)]
+    assert await store.processes.offsets() == [
+        ShardOffset(0, PODS_TOPIC, 0, 5),
+        ShardOffset(1, PODS_TOPIC, 1, 0),
+    ]
     await ledger.release(leases)
-    assert [shard.owner for shard in await store.shards()] == [None, None]
+    assert [shard.owner for shard in await store.processes.shards()] == [None, None]
 
 
 async def test_the_latest_decision_of_pods_by_their_names(
@@ -422,46 +425,48 @@ async def test_configuration_by_kind_namespace_and_name(
 
 
 async def test_event_ids_keep_the_first_digest(store: Store, leases: list[Lease]) -> None:
-    await store.record_events("ci", {"a": b"1", "b": b"2"})
-    await store.record_events("ci", {"b": b"3", "c": b"4"})
-    assert await store.known_events("ci", ["a", "b", "c", "d"]) == {"a": b"1", "b": b"2", "c": b"4"}
-    assert await store.known_events("ci", []) == {}
+    await store.callers.record_events("ci", {"a": b"1", "b": b"2"})
+    await store.callers.record_events("ci", {"b": b"3", "c": b"4"})
+    assert await store.callers.known_events("ci", ["a", "b", "c", "d"]) == {"a": b"1", "b": b"2", "c": b"4"}
+    assert await store.callers.known_events("ci", []) == {}
 
 
 async def test_event_ids_are_those_of_their_holder(store: Store, leases: list[Lease]) -> None:
-    await store.record_events("ci", {"a": b"1", "b": b"2"})
-    await store.record_events("", {"a": b"3"})
-    assert await store.known_events("ci", ["a", "b"]) == {"a": b"1", "b": b"2"}
-    assert await store.known_events("", ["a", "b"]) == {"a": b"3"}
-    assert await store.known_events("another", ["a", "b"]) == {}
+    await store.callers.record_events("ci", {"a": b"1", "b": b"2"})
+    await store.callers.record_events("", {"a": b"3"})
+    assert await store.callers.known_events("ci", ["a", "b"]) == {"a": b"1", "b": b"2"}
+    assert await store.callers.known_events("", ["a", "b"]) == {"a": b"3"}
+    assert await store.callers.known_events("another", ["a", "b"]) == {}
 
 
 async def test_old_event_ids_are_forgotten(backend: Backend, store: Store, leases: list[Lease]) -> None:
-    await store.record_events("ci", {"a": b"1", "b": b"2"})
-    await store.record_events("team", {"a": b"3"})
+    await store.callers.record_events("ci", {"a": b"1", "b": b"2"})
+    await store.callers.record_events("team", {"a": b"3"})
     await backend.pass_time(1)
-    await store.record_events("ci", {"new": b"4"})
-    assert await store.forget_events(60, 10) == 0
-    assert await store.forget_events(0.5, 2) == 2
-    assert await store.forget_events(0.5, 10) == 1
-    left = await store.known_events("ci", ["a", "b", "new"]) | await store.known_events("team", ["a"])
+    await store.callers.record_events("ci", {"new": b"4"})
+    assert await store.callers.forget_events(60, 10) == 0
+    assert await store.callers.forget_events(0.5, 2) == 2
+    assert await store.callers.forget_events(0.5, 10) == 1
+    left = await store.callers.known_events("ci", ["a", "b", "new"]) | await store.callers.known_events(
+        "team", ["a"]
+    )
     assert left == {"new": b"4"}
 
 
 async def test_keys_until_they_are_revoked(store: Store, leases: list[Lease]) -> None:
-    await store.create_key(b"one", Grant("ci", ["producer"]))
+    await store.callers.create_key(b"one", Grant("ci", ["producer"]))
     scoped = Grant("ci", ["auditor", "producer"], ["team-a"], ["Pod"], 100, 1 << 40, 3, -7, ["batch"])
-    await store.create_key(b"two", scoped)
-    assert [(key.grant, key.revoked_at) for key in await store.keys()] == [
+    await store.callers.create_key(b"two", scoped)
+    assert [(key.grant, key.revoked_at) for key in await store.callers.keys()] == [
         (Grant("ci", ["producer"]), None),
         (scoped, None),
     ]
-    assert await store.grant(b"two") == scoped
-    assert await store.grant(b"three") is None
-    assert await store.revoke_key("ci") == 2
-    assert await store.revoke_key("ci") == 0
-    assert await store.grant(b"two") is None
-    assert all(key.revoked_at for key in await store.keys())
+    assert await store.callers.grant(b"two") == scoped
+    assert await store.callers.grant(b"three") is None
+    assert await store.callers.revoke_key("ci") == 2
+    assert await store.callers.revoke_key("ci") == 0
+    assert await store.callers.grant(b"two") is None
+    assert all(key.revoked_at for key in await store.callers.keys())
 
 
 # ------------------------------------------------------------------- who sees what, and how long pages are

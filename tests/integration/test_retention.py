@@ -281,9 +281,9 @@ async def test_a_worker_deletes_what_is_old_and_says_when_it_last_did(
     async with bootstrap.tidied(at, Settings(), registry), asyncio.timeout(20):
         while not all(_last(registry, what) for what in ("embedded-log", "owners", "workers")):
             await asyncio.sleep(0.05)
-    owners = await backend.store().owners(OwnerFilter(), 10, None)
+    owners = await backend.store().processes.owners(OwnerFilter(), 10, None)
     assert {row.owner for row in owners} == {"lives"}
-    assert await backend.store().workers(datetime.datetime.fromtimestamp(0, datetime.UTC)) == []
+    assert await backend.store().processes.workers(datetime.datetime.fromtimestamp(0, datetime.UTC)) == []
     with pytest.raises(LogTruncated):
         await _read(log, DECISIONS, 0, 1)
     assert _last(registry, "tombstones") == 0

@@ -153,7 +153,7 @@ class World:
 
     async def alarm(self) -> str | None:
         """Return what the API tells operators of the shard's topic."""
-        (shard, *_) = await self.backend.store().shards()
+        (shard, *_) = await self.backend.store().processes.shards()
         return shard.alarm
 
     @contextlib.asynccontextmanager

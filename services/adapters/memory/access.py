@@ -11,9 +11,10 @@ from services.ports.store import Grant, KeyRow
 
 
 class MemoryCallers:
-    """The part of the ``Store`` port that is about callers."""
+    """The ``Callers`` port over a ``MemoryDatabase``."""
 
-    _database: MemoryDatabase
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._database = database
 
     async def known_events(self, holder: str, ids: Sequence[str]) -> dict[str, bytes | None]:
         """See ``Store.known_events``."""

@@ -17,7 +17,7 @@ from services.adapters.postgres import sql
 from services.adapters.postgres.connections import BULK, answering, engine, fresh
 from services.adapters.postgres.engine import NotGranted
 from services.adapters.postgres.rehoming import rehome
-from services.adapters.postgres.revision import is_newer
+from services.adapters.postgres.revision import check_origin, is_newer
 from services.adapters.postgres.sql_leases import LEASE_TABLES
 from services.ports.ledger import Lease
 
@@ -42,6 +42,8 @@ async def upgrade(dsn: str) -> None:
 
     Raises
     ------
+    Outdated
+        Only an older version of berth can migrate it.
     Unavailable
         The server does not answer.
     """
@@ -56,7 +58,9 @@ async def upgrade(dsn: str) -> None:
 
 
 def _upgrade(connection: sa.Connection) -> None:
-    if is_newer(_revision(connection)):
+    at = _revision(connection)
+    check_origin(at)
+    if is_newer(at):
         return
     config = alembic_config()
     config.attributes["connection"] = connection
