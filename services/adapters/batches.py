@@ -11,7 +11,7 @@ import msgspec
 
 from domain.model.limits import dead_letter_topic_raw_bytes_max
 from domain.model.timestamps import format_ms
-from services.ports.ledger import BatchCluster, CommitBatch, DeadLetter, NodeChange
+from services.ports.ledger import BatchCluster, CommitBatch, DeadLetter, NodeUpdate
 
 
 class ShardAdvance(NamedTuple):
@@ -31,7 +31,7 @@ def shard_advances(batch: CommitBatch) -> list[ShardAdvance]:
     Raises
     ------
     ValueError
-        The batch is malformed, or it moves neither an offset nor a counter. Nobody could tell whether such a
+        The batch is malformed, or it moves neither an offset nor a counter. Nothing could tell whether such a
         batch is in the ledger, so an unknown outcome could not be resolved.
     """
     epochs, offsets, decided = _epochs(batch), batch.offsets, batch.decisions
@@ -74,7 +74,7 @@ def _check_cluster(cluster: BatchCluster) -> None:
     for fact in cluster.facts:
         if not fact.version_seen and fact.spec is None:
             raise ValueError(f"node {fact.name} is new and comes without a spec")
-    each: NodeChange
+    each: NodeUpdate
     for each in (*cluster.facts, *cluster.claims):
         if each.changes < 1:
             raise ValueError(f"node {each.name} does not get a newer version")

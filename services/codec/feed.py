@@ -28,7 +28,7 @@ from services.ports.journal import (
     Refreshed,
     Rest,
 )
-from services.ports.ledger import CommitBatch, NodeChange
+from services.ports.ledger import CommitBatch, NodeUpdate
 
 FeedEvent = NodeUsed | ConfigUpserted | ConfigDeleted | ProfileUpserted | ProfileDeleted
 """Events that every worker folds, whichever worker read them."""
@@ -142,7 +142,7 @@ def _nodes(batch: CommitBatch, names: dict[str, int]) -> tuple[list[NodeFed], li
     """Number the nodes that a batch changes, those with specs first; return the specs and the changes."""
     specs = [fact for fact in batch.cluster.facts if fact.spec is not None]
     _number(names, [fact.name for fact in specs])
-    found: list[NodeChange] = [*batch.cluster.facts, *batch.cluster.claims]
+    found: list[NodeUpdate] = [*batch.cluster.facts, *batch.cluster.claims]
     numbers = _number(names, [change.name for change in found])
     changes = [0] * len(names)
     for number, change in zip(numbers, found, strict=True):

@@ -18,7 +18,7 @@ from services.ports.ledger import (
     CommitBatch,
     Committed,
     GangPlaced,
-    NodeChange,
+    NodeUpdate,
     PendingPod,
     PlacementOpened,
 )
@@ -52,7 +52,7 @@ def settle(
     if not lost_nodes and not moved and not raised:
         return batch
     lost_names = {claim.name for claim in batch.cluster.claims if claim.id in lost_nodes}
-    changes: list[NodeChange] = [*batch.cluster.facts, *batch.cluster.claims]
+    changes: list[NodeUpdate] = [*batch.cluster.facts, *batch.cluster.claims]
     shifts = {change.name: moved[change.id] for change in changes if change.id in moved}
     decisions: list[tuple[Decision, bytes]] = []
     undone: dict[tuple[int, int], int] = {}  # shard and seq of a decision that lost -> its attempt

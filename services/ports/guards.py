@@ -20,15 +20,15 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     key : str
         A namespace, ``*``, a matcher, or a disruption budget (``budget_key``).
     version_seen : int
-        As far as the worker has followed; 0: nobody has announced or raised the key, -1: surely not as it is.
+        As far as the worker has followed; 0: no batch announced or raised the key, -1: surely not as it is.
     raises : bool
         The pods read the matcher, or count in it, or have victims that the budget counts: its version goes up
         with them.
     announces_to : tuple of str
-        The matcher is new: its pods wait again at once, and the keys of these namespaces go up. Who has not
-        followed that far places no pod in them.
+        The matcher is new: its pods wait again at once, and the keys of these namespaces go up. A worker
+        that has not followed that far places no pod in them.
     drops : bool
-        Nobody has used the matcher for long: it goes, unless somebody uses it now. Who needs it again
+        No worker has used the matcher for long: it goes, unless one uses it now. One that needs it again
         announces it again.
     nodes : frozenset of int
         Ids of the nodes on which the batch places these pods.
@@ -60,12 +60,12 @@ def refused_nodes(
         Of a batch.
     found : mapping of str to GuardRow
         Keys of the guards, as they are. A key that another batch is about to raise is missing; one that
-        nobody raised before is there (``first_keys``).
+        no batch raised before is there (``first_keys``).
     followed : mapping of int to int
-        Shard -> the last batch of another worker that this worker had followed. Who reads a matcher must have
-        followed all that could not know of it.
+        Shard -> the last batch of another worker that this worker had followed. A reader of a matcher
+        must have followed all that could not know of it.
     own : collection of int
-        The shards of this worker: whoever takes one has followed its journal to the end.
+        The shards of this worker: it has followed the journal of each to the end.
     """
     refused: set[int] = set()
     for guard in guards:
@@ -85,7 +85,7 @@ def budget_key(name: str) -> str:
 
 
 def first_keys(guards: Iterable[Guard]) -> list[str]:
-    """Return the keys that a batch is to raise and nobody has, so that two batches do not both come first."""
+    """Return the keys that a batch is to raise and none has, so that two batches do not both come first."""
     return sorted(guard.key for guard in guards if guard.raises and not guard.version_seen)
 
 
@@ -104,6 +104,6 @@ def dropped_keys(guards: Iterable[Guard], found: Mapping[str, GuardRow]) -> list
 
 
 def announced_keys(guards: Sequence[Guard], found: Mapping[str, GuardRow]) -> list[str]:
-    """Return the new matchers that nobody announced meanwhile, and the namespaces that are told of them."""
+    """Return the new matchers that were not announced meanwhile, and the namespaces that are told of them."""
     new = [guard for guard in guards if guard.announces_to and guard.key not in found]
     return sorted({guard.key for guard in new} | {key for guard in new for key in guard.announces_to})

@@ -16,10 +16,10 @@ from services.ports.guards import Guard
 from services.ports.inbox import Forwarded, Handed, Lanes, Waiting
 from services.ports.journal import Checkpoint, Followed, Journalled, JournalRow
 from services.ports.log import TopicPartition
-from services.ports.nodes import NodeChange as NodeChange
 from services.ports.nodes import NodeClaim as NodeClaim
 from services.ports.nodes import NodeFact as NodeFact
 from services.ports.nodes import NodeRow as NodeRow
+from services.ports.nodes import NodeUpdate as NodeUpdate
 from services.ports.pods import GroupAttempts as GroupAttempts
 from services.ports.pods import NominationRow as NominationRow
 from services.ports.pods import PendingGroup as PendingGroup
@@ -267,7 +267,7 @@ class LedgerBase(msgspec.Struct, frozen=True, kw_only=True):
     """What every worker knows of the whole cluster, read in one snapshot: all that counts on nodes.
 
     It holds the last revision of each profile, and the templates of placed pods and of those that have a node
-    promised. Of the victims of nominations it has those that have not left. ``batches`` says per shard how
+    nominated. Of the victims of nominations it has those that have not left. ``batches`` says per shard how
     far its journal had come, ``seq_next`` its next seq, ``guards`` of each key its version
     (``services/ports/guards.py``), ``lanes`` how far all inboxes are written and read. ``seal_secret`` is
     that of ``services/codec/seal.py``. ``tombstones`` are in the order in which pods and nodes went.
@@ -312,7 +312,7 @@ class LedgerPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LedgerState(LedgerBase, frozen=True, kw_only=True):
-    """The base, and the part of all shards that somebody holds, in one: what a checkpoint keeps."""
+    """The base, and the part of all shards that have an owner, in one: what a checkpoint keeps."""
 
     offsets: Mapping[tuple[int, str, int], int]
     refold_below: Mapping[tuple[int, str, int], int] = {}
@@ -350,7 +350,7 @@ class Ledger(Workers, Protocol):
         """
 
     async def load_all(self) -> tuple[LedgerBase, LedgerPart]:
-        """Read the base and the part of all shards, whoever owns them, in one snapshot: for who looks."""
+        """Read the base and the part of all shards, owned or not, in one snapshot: for onlookers."""
 
     async def ensure_offsets(
         self, lease: Lease, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] = {}

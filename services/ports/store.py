@@ -90,8 +90,8 @@ class PodState(NamedTuple):
     orphaned: bool
 
 
-class Promised(NamedTuple):
-    """A pod that has a node promised, and who has to leave it and has not: ``namespace/name``, by uid.
+class NominatedPod(NamedTuple):
+    """A pod with a nominated node, and the pods that have not left it yet: ``namespace/name``, by uid.
 
     The template has nothing but requests, profile and priority.
     """
@@ -175,7 +175,7 @@ class RefusedRecord(NamedTuple):
 
 
 class ShardState(NamedTuple):
-    """A shard: who owns it, how far it has come, and how far the relay has published it.
+    """A shard: its owner, how far it has come, and how far the relay has published it.
 
     ``alarm`` says what is wrong with its topic of decisions; None: nothing that was not acknowledged.
     ``ledger`` is the name that its decisions carry (``Outbox.ledger_name``).
@@ -214,7 +214,7 @@ class WorkerState(NamedTuple):
 
 
 class OwnerSpan(NamedTuple):
-    """Who owned a shard from when to when; the end is None while the lease holds."""
+    """An owner of a shard from when to when; the end is None while the lease holds."""
 
     shard: int
     epoch: int
@@ -257,7 +257,7 @@ class Counts(NamedTuple):
 
     nodes: int
     pending_pods: int
-    audit_age_seconds: float | None = None  # None, here and below: nobody has audited the ledger
+    audit_age_seconds: float | None = None  # None, here and below: the ledger was not audited
     audit_ok: bool | None = None
 
 
@@ -298,7 +298,7 @@ class Processes(Protocol):
     async def owners(
         self, which: OwnerFilter, limit: int, after: tuple[datetime.datetime, int] | None
     ) -> Rows[OwnerSpan]:
-        """Return who owned which shard, the latest first, then by shard; ``after`` is time and shard."""
+        """Return the owners of shards, the latest first, then by shard; ``after`` is time and shard."""
 
     async def offsets(self) -> Sequence[ShardOffset]:
         """Return how far each shard has read."""
@@ -313,7 +313,7 @@ class Callers(Protocol):
     async def known_events(self, holder: str, ids: Sequence[str]) -> dict[str, bytes | None]:
         """Return which of these event ids were accepted before, each with its digest if that was kept.
 
-        Ids are those of a key's holder, by name; whoever shows no key is the holder "".
+        Ids are those of a key's holder, by name; a request without a key is of the holder "".
         """
 
     async def record_events(self, holder: str, digests: Mapping[str, bytes]) -> None:
@@ -418,8 +418,8 @@ class Store(Protocol):
         They come by (pods, shard, signature), largest first.
         """
 
-    async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[Promised]:
-        """Return the pods that have a node promised, by (uid, shard)."""
+    async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[NominatedPod]:
+        """Return the pods with nominated nodes, by (uid, shard)."""
 
     async def gangs(
         self, namespace: str | None, name: str | None, limit: int, after: tuple[str, str] | None
@@ -438,7 +438,7 @@ class Store(Protocol):
     async def new_deadletters(self, since: Mapping[int, int], spans: Sequence[Span]) -> Rows[RefusedRecord]:
         """Return the dead letters of each shard from a seq on whose records are in these spans.
 
-        They come by (shard, seq), with the beginnings of their records, whoever sees them.
+        They come by (shard, seq), with the beginnings of their records, whatever namespaces are seen.
         """
 
     async def profiles(self, limit: int, after: str | None) -> Rows[ProfileRow]:

@@ -288,7 +288,7 @@ class Planner:
     ) -> tuple[BatchBuilder, Folded, bool]:
         """Fold and place; say also whether anything came of it."""
         self._forgotten = lost
-        self._recent_claims.take_back(lost)
+        self._recent_claims.forget(lost)
         if self._is_renewed:
             self.ledger_view.reasons_known.clear()
             for signature, shard in self.scheduler.renew():

@@ -35,7 +35,7 @@ class RecentClaims:
         nominated = frozenset(row.pod_uid for row in pods.nominated)
         self._batches.append(_Claimed(pods.waited, kept, nominated))
 
-    def take_back(self, keys: Sequence[str]) -> None:
+    def forget(self, keys: Sequence[str]) -> None:
         """Let pods wait again that the ledger did not grant.
 
         A pod that could not be bound to its nominated node is nominated there again.

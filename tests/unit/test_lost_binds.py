@@ -62,7 +62,7 @@ def test_what_is_known_then_is_what_a_restart_knows() -> None:
     site.tell("ADDED", high())
     keys = lost(site, *GONE)
     restarted = site.restarted()
-    site.planner._recent_claims.take_back(keys)
+    site.planner._recent_claims.forget(keys)
     ours, theirs = site.planner.scheduler, restarted.scheduler
     assert ours.state.nominations.entries == theirs.state.nominations.entries
     assert digest_of(ours.state) == digest_of(theirs.state)

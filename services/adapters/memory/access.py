@@ -1,4 +1,4 @@
-"""What the API itself writes, in memory: who may use it, accepted event ids, and who asked for what."""
+"""What the API itself writes, in memory: its keys, the events that it accepted, and its log of accesses."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ SEAL_SECRET = b"the same in every database in memory"
 
 @dataclasses.dataclass
 class LeaseRow:
-    """Who owns a shard, since when, and until when; ``holder`` tells processes of one name apart."""
+    """The owner of a shard, since when, and until when; ``holder`` tells processes of one name apart."""
 
     epoch: int = 0
     owner: str | None = None
@@ -98,7 +98,7 @@ class OwnerRow:
 
 @dataclasses.dataclass
 class ShardRow:
-    """The epoch of a shard, whose it is, and the shard's counters."""
+    """The epoch of a shard, its holder, and the shard's counters."""
 
     epoch: int = 0
     holder: object = None
@@ -135,12 +135,12 @@ class MemoryDatabase:
         self.worker_leases = {shard: LeaseRow() for shard in range(shards)}
         self.relay_leases = {shard: LeaseRow() for shard in range(shards)}
         self.offsets: dict[tuple[int, str, int], OffsetRow] = {}
-        self.timeline = 1  # to be raised by whoever sets the tables back
+        self.timeline = 1  # to be raised where the tables are set back
         self.log_faults: list[LogFault] = []
         self.nodes: dict[int, NodeRow] = {}
         self.node_specs: dict[tuple[int, int], NodeSpec] = {}  # (node id, version)
         self.node_versions: dict[int, list[int]] = {}  # of each node after each commit that changed it
-        self.nodes_held: set[int] = set()  # nodes that somebody else is changing: claims on them lose
+        self.nodes_held: set[int] = set()  # nodes that another transaction is changing: claims on them lose
         self.spec_changes: dict[int, tuple[int, str | None]] = {}  # node id -> log time, who sent it
         self.templates: dict[bytes, PodTemplate] = {}
         self.placements: list[PlacementRow] = []

@@ -132,11 +132,11 @@ class MemoryLedger(Client):
         names = self.database.names
         seen_ms = now_ms - round(worker_seen_seconds_max * 1000)
         ready = {}
-        for who, row in self.database.workers.items():
-            held = [lease for lease in rows.values() if lease.holder is who]
+        for holder, row in self.database.workers.items():
+            held = [lease for lease in rows.values() if lease.holder is holder]
             is_here = row.ready and row.stopped_ms is None and row.seen_ms > seen_ms
             if is_here and all(lease.until_ms > now_ms for lease in held):
-                ready[names[who]] = len(held)
+                ready[names[holder]] = len(held)
         free = [shard for shard, row in rows.items() if self._is_free(row)]
         ends_ms = (row.until_ms for shard, row in rows.items() if shard not in free)
         seconds = min(((end_ms - now_ms) / 1000 for end_ms in ends_ms), default=math.inf)
@@ -201,7 +201,7 @@ class MemoryLedger(Client):
         return len(gone)
 
     def _was_over(self, row: OwnerRow, before_ms: float) -> bool:
-        """Say whether somebody owned a shard only before then."""
+        """Say whether an owner had a shard only before then."""
         if row.ended_ms is not None:
             return row.ended_ms < before_ms
         lease = self.database.worker_leases[row.shard]
@@ -213,9 +213,9 @@ class MemoryLedger(Client):
         before_ms = self._clock.now_ms() - age_seconds * 1000
         holders = [lease.holder for lease in database.worker_leases.values()]
         rows = database.workers.items()
-        gone = [who for who, row in rows if row.seen_ms < before_ms and who not in holders][:limit]
-        for who in gone:
-            del database.workers[who]
+        gone = [at for at, row in rows if row.seen_ms < before_ms and at not in holders][:limit]
+        for holder in gone:
+            del database.workers[holder]
         return len(gone)
 
     async def aclose(self) -> None:

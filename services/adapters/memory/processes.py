@@ -73,12 +73,12 @@ class MemoryProcesses:
         """See ``Store.workers``."""
         now_ms = self._database.now_ms()
         rows = []
-        for who, row in self._database.workers.items():
+        for holder, row in self._database.workers.items():
             leases = self._database.worker_leases.items()
-            held = [shard for shard, each in leases if each.holder is who and each.until_ms > now_ms]
+            held = [shard for shard, each in leases if each.holder is holder and each.until_ms > now_ms]
             rows.append(
                 WorkerState(
-                    incarnation=self._database.names[who],
+                    incarnation=self._database.names[holder],
                     name=row.told.name,
                     build=row.told.build,
                     started_at=moment(row.started_ms),

@@ -46,18 +46,18 @@ from services.ports.store import (
     DecisionRow,
     GangState,
     NodeState,
+    NominatedPod,
     PlacementSpan,
     PodFilter,
     PodState,
     Processes,
-    Promised,
     RefusedRecord,
     Rows,
     WaitingGroup,
 )
 
 
-def _name_size(row: Promised) -> int:
+def _name_size(row: NominatedPod) -> int:
     return len(row.name)
 
 
@@ -253,9 +253,9 @@ class MemoryStore:
         found = [self._group(*place[1:], groups[place[1:]]) for place in ordered]
         return page(found, limit, lambda group: len(msgspec.json.encode(group.reasons)))
 
-    async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[Promised]:
+    async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[NominatedPod]:
         """See ``Store.nominations``."""
-        rows = self._database.nominations.promised(self._sees, self._database.templates)
+        rows = self._database.nominations.shown(self._sees, self._database.templates)
         return page([r for r in rows if (r.pod_uid, r.shard) > (after or ("", -1))], limit, _name_size)
 
     async def gangs(

@@ -1,4 +1,4 @@
-"""What the API itself writes: who may use it, and which events it has accepted."""
+"""What the API itself writes: its keys, the events that it accepted, and its log of accesses."""
 
 from __future__ import annotations
 

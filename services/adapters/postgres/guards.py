@@ -27,14 +27,14 @@ async def check_guards(connection: Connection, batch: CommitBatch) -> tuple[set[
 
     Every batch with guards shares a lock until its end, and one that does either holds it alone. So
     each other batch came before the matcher, and is known by its number, or is told of it by a namespace.
-    Cost: two statements, and one more each where it raises anything, and where nobody has raised that before.
+    Cost: two statements, and one more each where it raises anything, and where that was never raised before.
     """
     guards = batch.cluster.guards
     if not guards:
         return set(), []
     is_alone = any(guard.announces_to or guard.drops for guard in guards)
     await connection.execute(sql_guards.LOCK_ALONE if is_alone else sql_guards.LOCK_SHARED)
-    if first := first_keys(guards):  # who brings the same keys waits here, and then finds them raised
+    if first := first_keys(guards):  # another batch with the same keys waits here, and finds them raised
         await connection.execute(sql_guards.BRING, first)
     raising = [guard.key for guard in guards if guard.raises]
     found = dict(

@@ -9,7 +9,7 @@ from services.adapters.postgres.connections import Connection
 from services.ports.inbox import Forwarded, Handed, Waiting, is_lane
 from services.ports.ledger import BatchPods, CommitBatch
 
-# The offset row of an inbox comes with its first use. Who has another number in mind is fenced by the row.
+# The offset row of an inbox comes with its first use. A batch that has another number is fenced by it.
 _BEGIN_LANES = """
 INSERT INTO shard_offsets (shard, topic, partition, epoch, next_offset)
 SELECT *, 0 FROM unnest($1::int[], $2::text[], $3::int[], $4::bigint[]) ON CONFLICT DO NOTHING

@@ -94,7 +94,7 @@ _ROWS_PER_PART = 5_000
 _ADD_PART = """
 INSERT INTO checkpoint_parts (shard, batch, part, kind, body) VALUES ($1, $2, $3, $4, $5)
 """
-# Nobody drops parts meanwhile. Who was paused for longer than its lease may find its own dropped.
+# No other worker drops parts meanwhile. One that was paused for longer than its lease may find its own gone.
 _ALONE = "LOCK TABLE checkpoints IN SHARE ROW EXCLUSIVE MODE"
 _ADD_CHECKPOINT = """
 INSERT INTO checkpoints (shard, batch, start, head, parts_count, bytes_count)

@@ -88,7 +88,9 @@ class PostgresLedger:
         async with self._lease_session.use() as connection:
             found = await connection.fetch(sql_leases.READY)
         return Muster(
-            str(self.incarnation), {str(who): held for who, held in found}, *await self._leases.free()
+            str(self.incarnation),
+            {str(worker): held for worker, held in found},
+            *await self._leases.free(),
         )
 
     async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:

@@ -85,17 +85,17 @@ def _revision(connection: sa.Connection) -> str | None:
 async def init_shards(dsn: str, shards: int, leases: Sequence[Lease] = ()) -> None:
     """Create the rows of all shards. Existing rows stay as they are, so that there may be more of them.
 
-    Whoever adds some to a ledger that is in use holds those that there are (``leases``), so that what is open
+    The caller that adds some to a ledger in use holds those that there are (``leases``), so that what is open
     comes to the shard of its key.
 
     Raises
     ------
     ShardsMismatch
-        There are rows of more shards: what they hold would belong to nobody.
+        There are rows of more shards: what they hold would have no owner.
     Fenced
-        The leases ran out, and somebody else took a shard.
+        The leases ran out, and another process took a shard.
     NotGranted
-        Somebody else owns the tables.
+        Another user owns the tables.
     ValueError
         ``shards`` is not positive.
     """

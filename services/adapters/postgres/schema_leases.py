@@ -1,4 +1,4 @@
-"""The tables of who is at work: workers that are up, leases, and how far the relays have published."""
+"""The tables of processes: workers that are up, leases, and how far the relays have published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of preemption: nodes that are promised, and who has to leave them. Both hold what is open."""
+"""The tables of preemption: nominations, and the pods that have to leave. Both hold what is open."""
 
 from __future__ import annotations
 

@@ -50,11 +50,11 @@ from services.ports.store import (
     DecisionRow,
     GangState,
     NodeState,
+    NominatedPod,
     PlacementSpan,
     PodFilter,
     PodState,
     Processes,
-    Promised,
     RefusedRecord,
     Rows,
     WaitingGroup,
@@ -228,7 +228,7 @@ class PostgresStore:
         limit: int = 1000,
         after: tuple[int, int, bytes] | None = None,
     ) -> Rows[WaitingGroup]:
-        """Count the pending pods by group, then read of the page's groups who they are and why they wait."""
+        """Count the pending pods by group, then read of the page's groups their pods and why they wait."""
         g = t.pending_groups.c
         some = groups_of_pending(shard, signature, self.seen, limit + 1, after)
         oldest, examples = examples_of(some, self.seen)
@@ -256,14 +256,14 @@ class PostgresStore:
         groups = (WaitingGroup._make((*row[:last], template_of(row.spec))) for row in rows)
         return Rows(groups, more=rows.more)
 
-    async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[Promised]:
+    async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[NominatedPod]:
         """Read a page along the primary key, each with its victims along their index."""
         n, e = nominations.c, evictions.c
         left = sa.select(e.namespace + "/" + e.name).order_by(e.victim_uid)
         left = left.where(e.preemptor_uid == n.pod_uid, e.preemptor_shard == n.shard)
         left = left.where(*within(e.namespace, self.seen)).correlate(nominations)
         query = sa.select(
-            *(n[name] for name in Promised._fields[:-2]),
+            *(n[name] for name in NominatedPod._fields[:-2]),
             sa.func.array(left.scalar_subquery(), type_=sa.ARRAY(sa.Text)).label("victims"),
             OF_TEMPLATE,
         ).select_from(nominations.outerjoin(t.templates, t.templates.c.signature == n.signature))
@@ -271,8 +271,8 @@ class PostgresStore:
         if after is not None:
             query = query.where(sa.tuple_(n.pod_uid, n.shard) > after)
         rows = await self._engine.page(query, limit, sa.func.octet_length(n.name), ["pod_uid", "shard"])
-        last = len(Promised._fields) - 1
-        found = (Promised._make((*row[:last], template_of(row.spec))) for row in rows)
+        last = len(NominatedPod._fields) - 1
+        found = (NominatedPod._make((*row[:last], template_of(row.spec))) for row in rows)
         return Rows(found, more=rows.more)
 
     async def gangs(
