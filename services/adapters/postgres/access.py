@@ -8,7 +8,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from services.adapters.postgres import schema_api as t
+from services.adapters.postgres import schema as t
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.selects import texts
 from services.ports.access import MINUTE_MS, Access, AccessFilter, Place

@@ -50,7 +50,7 @@ class PostgresProcesses:
         """Count what the metrics show. Only the count of pending pods is not cheap."""
         nodes = sa.select(sa.func.count()).select_from(t.nodes).where(~t.nodes.c.deleted)
         pending = sa.select(sa.func.count()).select_from(t.pending)
-        audits = t.schema_audit.audits.c
+        audits = t.audits.c
         age = sa.extract("epoch", sa.func.now() - audits.at).cast(sa.Float)
         last = [sa.select(each).order_by(audits.at.desc()).limit(1) for each in (age, audits.ok)]
         statement = sa.select(*(each.scalar_subquery() for each in (nodes, pending, *last)))

@@ -21,7 +21,6 @@ from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.gangs import page_of_gangs
 from services.adapters.postgres.processes import PostgresProcesses
 from services.adapters.postgres.rows import ResourceIds
-from services.adapters.postgres.schema_preemption import evictions, nominations
 from services.adapters.postgres.selects import (
     DECISION,
     LAST_OF_BATCH,
@@ -258,15 +257,15 @@ class PostgresStore:
 
     async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[NominatedPod]:
         """Read a page along the primary key, each with its victims along their index."""
-        n, e = nominations.c, evictions.c
+        n, e = t.nominations.c, t.evictions.c
         left = sa.select(e.namespace + "/" + e.name).order_by(e.victim_uid)
         left = left.where(e.preemptor_uid == n.pod_uid, e.preemptor_shard == n.shard)
-        left = left.where(*within(e.namespace, self.seen)).correlate(nominations)
+        left = left.where(*within(e.namespace, self.seen)).correlate(t.nominations)
         query = sa.select(
             *(n[name] for name in NominatedPod._fields[:-2]),
             sa.func.array(left.scalar_subquery(), type_=sa.ARRAY(sa.Text)).label("victims"),
             OF_TEMPLATE,
-        ).select_from(nominations.outerjoin(t.templates, t.templates.c.signature == n.signature))
+        ).select_from(t.nominations.outerjoin(t.templates, t.templates.c.signature == n.signature))
         query = query.where(*within(n.namespace, self.seen))
         if after is not None:
             query = query.where(sa.tuple_(n.pod_uid, n.shard) > after)
