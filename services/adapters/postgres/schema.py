@@ -1,9 +1,9 @@
 """The ledger's tables as SQLAlchemy metadata, in which queries are written.
 
-A test compares this with the database that the migrations make; these say what each column means. Vectors
-of resources are ``bigint[]`` indexed by ``resources.id`` (a position beyond an array's end is 0), in canonical
-units: cpu in thousandths of a core, everything else in its own unit. Times without ``_ms`` are the database's;
-``_ms`` are log time.
+A test compares this with the database that the migrations make; these say what each column means. Vectors of
+resources are ``bigint[]`` indexed by ``resources.id`` (a position beyond an array's end is 0), in canonical
+units: cpu in thousandths of a core, everything else in its own unit. Times without ``_ms`` are the
+database's; ``_ms`` are log time.
 """
 
 from __future__ import annotations
