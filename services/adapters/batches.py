@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import msgspec
 
 from domain.model.limits import dead_letter_topic_raw_bytes_max
 from domain.model.timestamps import format_ms
+from services.ports.inbox import is_lane
 from services.ports.ledger import BatchCluster, CommitBatch, DeadLetter, NodeUpdate
 
 
@@ -100,6 +101,39 @@ def _spans(
 def _unique(what: str, values: list[object]) -> None:
     if len(set(values)) != len(values):
         raise ValueError(f"a {what} occurs twice in one batch")
+
+
+class ShardCounters(NamedTuple):
+    """What a ledger holds of a shard that its worker owns."""
+
+    epoch: int
+    seq_next: int
+    dead_seq_next: int
+
+
+def stands(
+    batch: CommitBatch,
+    advances: Sequence[ShardAdvance],
+    offsets: Mapping[tuple[int, str, int], tuple[int, int]],
+    shards: Mapping[int, ShardCounters],
+    *,
+    after: bool,
+) -> bool:
+    """Return whether a ledger is as after (before) the batch, which moves an offset or a counter.
+
+    ``offsets`` are epochs and next offsets, ``shards`` only those that the batch's worker owns.
+    """
+    for a in batch.offsets.advances:
+        begins = (a.epoch, 0) if is_lane(a.topic) else None  # the row of an inbox comes with its first use
+        if offsets.get(a[:3], begins) != (a.epoch, a.hi if after else a.lo):
+            return False
+    for s in advances:
+        row, seq, dead = shards.get(s.shard), *((s.seq_hi, s.dead_hi) if after else (s.seq_lo, s.dead_lo))
+        if row is None or row.epoch != s.epoch:
+            return False
+        if seq not in (None, row.seq_next) or dead not in (None, row.dead_seq_next):
+            return False
+    return True
 
 
 def own_shards(batch: CommitBatch) -> list[int]:

@@ -234,7 +234,7 @@ class Planner:
     def plan(
         self,
         records: Sequence[Record],
-        lost: Sequence[str] = (),
+        lost_keys: Sequence[str] = (),
         followed: Sequence[Followed] = (),
         due: int | None = None,
     ) -> CommitBatch | None:
@@ -247,20 +247,20 @@ class Planner:
         Likewise a master that lets more of its cluster share a node begins a batch, and a node that comes and
         goes under thousands of pods ends one: each time all are decided. Records behind are kept for later.
 
-        ``lost`` are keys of pods to be taken back before: one of the last two batches had placed them, and
-        the ledger did not grant it. They wait again, and are tried as if they came now. ``followed`` are the
-        next batches of others, which are folded before the records. ``due``: how many records, those held
-        first, make the batch, None: all; with those that come first (``ReadAhead``).
+        ``lost_keys`` are those of pods that one of the last two batches had placed, and the ledger did not grant
+        it. They wait again, and are tried as if they came now. ``followed`` are the next batches of others, which
+        are folded before the records. ``due``: how many records, those held first, make the batch, None: all;
+        with those that come first (``ReadAhead``).
 
         The state is ahead of the ledger from here on: if the batch does not commit, the planner is void.
         """
-        builder, folded, is_any = self._decide(records, lost, followed, due)
+        builder, folded, is_any = self._decide(records, lost_keys, followed, due)
         return self._build(builder, folded) if is_any else None
 
     def plan_batch(
         self,
         records: Sequence[Record],
-        lost: Sequence[str] = (),
+        lost_keys: Sequence[str] = (),
         followed: Sequence[Followed] = (),
         due: int | None = None,
         *,
@@ -273,22 +273,22 @@ class Planner:
         No record of a recorded one waits: looks for pods to try that found none left no trace. ``until_ms``
         is log time after it: where something was due, that is later than its records.
         """
-        builder, folded, _ = self._decide(records, lost, followed, due, is_recorded, until_ms)
+        builder, folded, _ = self._decide(records, lost_keys, followed, due, is_recorded, until_ms)
         builder.call = call
         return self._build(builder, folded)
 
     def _decide(
         self,
         records: Sequence[Record],
-        lost: Sequence[str],
+        lost_keys: Sequence[str],
         followed: Sequence[Followed],
         due: int | None,
         is_recorded: bool = False,
         until_ms: int = 0,
     ) -> tuple[BatchBuilder, Folded, bool]:
         """Fold and place; say also whether anything came of it."""
-        self._forgotten = lost
-        self._recent_claims.forget(lost)
+        self._forgotten = lost_keys
+        self._recent_claims.forget(lost_keys)
         if self._is_renewed:
             self.ledger_view.reasons_known.clear()
             for signature, shard in self.scheduler.renew():
@@ -312,7 +312,7 @@ class Planner:
             is_tried = self.scheduler.queue.take_put_off() or bool(result.attempts)
             # A worker without a shard has no batch to say so in.
             is_tried |= self._due_moments.look(self.scheduler, self._now_ms) and bool(self.ledger_view.epochs)
-        asked = folded.ends or lost or is_tried or self._is_renewed
+        asked = folded.ends or lost_keys or is_tried or self._is_renewed
         changed = builder.has_any or self.scheduler.state.own_changes.has_any
         return builder, folded, bool(asked or changed)
 

@@ -15,13 +15,12 @@ from domain.model.limits import attempts_first_max, attempts_latest_max
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from domain.model.timestamps import NEVER_MS
-from services.adapters.batches import ShardAdvance, own_shards, shard_advances
+from services.adapters.batches import ShardAdvance, ShardCounters, own_shards, shard_advances, stands
 from services.adapters.memory.inbox import InboxTables
 from services.adapters.memory.nodes import added, after, is_free
 from services.adapters.memory.nominations import NominationTables
 from services.adapters.memory.offsets import CursorRow as CursorRow
 from services.adapters.memory.offsets import OffsetRow as OffsetRow
-from services.adapters.memory.offsets import offset_of
 from services.codec.settling import lost_together, outcome_of, settle
 from services.ports.access import Access, Place
 from services.ports.guards import (
@@ -251,17 +250,20 @@ class MemoryDatabase:
 
     def is_fenced(self, batch: CommitBatch, advances: Sequence[ShardAdvance], holder: object) -> bool:
         """Return whether an offset, an epoch, its holder or a counter is not as the batch expects it."""
-        for a in batch.offsets.advances:
-            row = offset_of(self.offsets, a)
-            if row is None or (row.epoch, row.next_offset) != (a.epoch, a.lo):
-                return True
-        for s in advances:
-            shard = self.shards.get(s.shard)
-            if shard is None or (shard.epoch, shard.holder) != (s.epoch, holder):
-                return True
-            if s.seq_lo not in (None, shard.seq_next) or s.dead_lo not in (None, shard.dead_seq_next):
-                return True
-        return False
+        return not self.stands(batch, advances, holder, after=False)
+
+    def stands(
+        self, batch: CommitBatch, advances: Sequence[ShardAdvance], holder: object, *, after: bool
+    ) -> bool:
+        """Return whether all rows are as after (before) the batch of ``holder``."""
+        known = ((a[:3], self.offsets[a[:3]]) for a in batch.offsets.advances if a[:3] in self.offsets)
+        offsets = {at: (row.epoch, row.next_offset) for at, row in known}
+        shards = {
+            number: ShardCounters(row.epoch, row.seq_next, row.dead_seq_next)
+            for number, row in self.shards.items()
+            if row.holder == holder
+        }
+        return stands(batch, advances, offsets, shards, after=after)
 
     def _judge(self, cluster: BatchCluster, refused: Set[int]) -> tuple[set[int], dict[int, int]]:
         """Return which claims lose, and by how much the versions of nodes are ahead of what was seen."""

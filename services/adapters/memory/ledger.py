@@ -20,7 +20,7 @@ from domain.model.limits import (
 )
 from domain.model.pods import PodTemplate
 from domain.state.remembering import fair_share
-from services.adapters.batches import ShardAdvance, shard_advances
+from services.adapters.batches import shard_advances
 from services.adapters.memory.database import (
     SEAL_SECRET,
     CursorRow,
@@ -31,7 +31,6 @@ from services.adapters.memory.database import (
     ShardRow,
     WorkerRow,
 )
-from services.adapters.memory.offsets import offset_of
 from services.codec.feed import followed, unpack_feed
 from services.codec.settling import outcome_of
 from services.ports.clock import Clock
@@ -360,35 +359,15 @@ class MemoryLedger(Client):
 
     async def resolve(self, batch: CommitBatch) -> Committed | NotCommitted:
         """See ``Ledger.resolve``."""
-        self._answering()
-        advances = shard_advances(batch)
-        if self._stands(batch, advances, after=True):
-            row = (
-                self._answering().journal.get((batch.journal.row.shard, batch.journal.row.batch))
-                if batch.journal.row
-                else None
-            )
-            if row is None:
+        database, advances, row = self._answering(), shard_advances(batch), batch.journal.row
+        if database.stands(batch, advances, self, after=True):
+            written = database.journal.get((row.shard, row.batch)) if row else None
+            if written is None:
                 return Committed()
-            return outcome_of(batch, set(row.lost), row.moved, unpack_feed(row.feed).raised)
-        if self._stands(batch, advances, after=False):
+            return outcome_of(batch, set(written.lost), written.moved, unpack_feed(written.feed).raised)
+        if database.stands(batch, advances, self, after=False):
             return NotCommitted.ABSENT
         return NotCommitted.FENCED
-
-    def _stands(self, batch: CommitBatch, advances: Sequence[ShardAdvance], *, after: bool) -> bool:
-        """Return whether all rows are as after (before) the batch, which moves at least one of them."""
-        for a in batch.offsets.advances:
-            at = offset_of(self.database.offsets, a)
-            if at is None or (at.epoch, at.next_offset) != (a.epoch, a.hi if after else a.lo):
-                return False
-        for s in advances:
-            row = self.database.shards.get(s.shard)
-            seq, dead = (s.seq_hi, s.dead_hi) if after else (s.seq_lo, s.dead_lo)
-            if row is None or (row.epoch, row.holder) != (s.epoch, self):
-                return False
-            if seq not in (None, row.seq_next) or dead not in (None, row.dead_seq_next):
-                return False
-        return True
 
 
 def base_of(database: MemoryDatabase) -> LedgerBase:

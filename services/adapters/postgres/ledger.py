@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 
 from domain.model.errors import Fenced, LedgerMismatch, Unavailable
-from services.adapters.batches import ShardAdvance, own_shards, shard_advances
+from services.adapters.batches import ShardAdvance, ShardCounters, own_shards, shard_advances, stands
 from services.adapters.postgres import inbox, journal, rows, sql, sql_leases
 from services.adapters.postgres.connections import BULK, HOT, QUICK, Connection, Session, fresh, rows_count
 from services.adapters.postgres.following import Following
@@ -18,7 +18,6 @@ from services.adapters.postgres.guards import check_guards, raise_guards
 from services.adapters.postgres.leases import COMMIT_SESSION, Leases, forget_owners, forget_workers
 from services.adapters.postgres.loading import load_all, load_base, load_part
 from services.adapters.postgres.nodes import change_nodes, undo_claims
-from services.adapters.postgres.resolving import stands
 from services.adapters.postgres.sql_outbox import LEDGER_NAME
 from services.codec.settling import lost_together, outcome_of, settle
 from services.ports.inbox import Handed, Waiting
@@ -275,7 +274,11 @@ class PostgresLedger:
                 tuple(row)[:3]: tuple(row)[3:] for row in await connection.fetch(sql.READ_OFFSETS, *keys)
             }
             found = await connection.fetch(sql.READ_SHARDS, [a.shard for a in advances])
-            shards = {row["shard"]: row for row in found if row["holder"] == self.incarnation}
+            shards = {
+                row["shard"]: ShardCounters(row["epoch"], row["seq_next"], row["dead_seq_next"])
+                for row in found
+                if row["holder"] == self.incarnation
+            }
             if stands(batch, advances, offsets, shards, after=True):
                 return await journal.settled(connection, batch)
         if stands(batch, advances, offsets, shards, after=False):
