@@ -247,10 +247,10 @@ class Planner:
         Likewise a master that lets more of its cluster share a node begins a batch, and a node that comes and
         goes under thousands of pods ends one: each time all are decided. Records behind are kept for later.
 
-        ``lost_keys`` are those of pods that one of the last two batches had placed, and the ledger did not grant
-        it. They wait again, and are tried as if they came now. ``followed`` are the next batches of others, which
-        are folded before the records. ``due``: how many records, those held first, make the batch, None: all;
-        with those that come first (``ReadAhead``).
+        ``lost_keys`` are those of pods that one of the last two batches had placed, and the ledger did not
+        grant it. They wait again, and are tried as if they came now. ``followed`` are the next batches of
+        others, which are folded before the records. ``due``: how many records, those held first, make the
+        batch, None: all; with those that come first (``ReadAhead``).
 
         The state is ahead of the ledger from here on: if the batch does not commit, the planner is void.
         """
