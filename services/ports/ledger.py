@@ -373,9 +373,9 @@ class Ledger(Workers, Protocol):
     async def commit(self, batch: CommitBatch) -> Committed | NotCommitted:
         """Write the batch in one transaction, in the lock order: offsets, facts and claims by id, the rest.
 
-        Facts wait for others who change the same node, claims do not: they lose. What is written is the batch
-        as ``settle`` makes it of what lost and moved. After an exception the outcome is unknown: ask
-        ``resolve``.
+        Facts wait for other batches that change the same node, claims do not: they lose. What is written is
+        the batch as ``settle`` makes it of what lost and moved. After an exception the outcome is unknown:
+        ask ``resolve``.
         """
 
     async def journalled(self, shard: int) -> Journalled | None:
