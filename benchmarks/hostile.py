@@ -427,7 +427,7 @@ def waits_of(burst: Burst, nodes: int, seconds: int, seed: int = 0) -> Waits:
         spent = time.thread_time() - since
         now += spent
         found.batches.append(spent)
-        names = (f"{decision.namespace}/{decision.name}" for decision, _ in planned.decisions)
+        names = (f"{decision.namespace}/{decision.name}" for decision, _ in planned.decisions.made)
         decided_at |= {name: now for name in names if name in due and name not in decided_at}
     gc.enable()
     found.seconds.extend(decided_at[name] - at for name, at in due.items())
@@ -535,7 +535,7 @@ def compare_work(
 
 
 def decides(batch: CommitBatch, key: str) -> bool:
-    return any(f"{decision.namespace}/{decision.name}" == key for decision, _ in batch.decisions)
+    return any(f"{decision.namespace}/{decision.name}" == key for decision, _ in batch.decisions.made)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,11 @@ from services.codec.effects import journal_row
 from services.ports.journal import JournalRow
 from services.ports.ledger import (
     AttemptRows,
+    BatchCluster,
+    BatchDecisions,
+    BatchJournal,
+    BatchOffsets,
+    BatchPods,
     CommitBatch,
     Committed,
     Lease,
@@ -61,7 +66,8 @@ def nodes_batch(lease: Lease) -> CommitBatch:
         for i in range(NODES)
     ]
     advance = OffsetAdvance(lease.shard, "berth.nodes", 0, lease.epoch, 0, NODES)
-    return CommitBatch(offsets=[advance], facts=facts, log_time_ms=1)
+    offsets = BatchOffsets(advances=[advance], log_time_ms=1)
+    return CommitBatch(offsets=offsets, cluster=BatchCluster(facts=facts))
 
 
 def decisions_batch(lease: Lease, number: int) -> CommitBatch:
@@ -75,88 +81,96 @@ def decisions_batch(lease: Lease, number: int) -> CommitBatch:
         for seq in range(first, first + DECISIONS)
     ]
     batch = CommitBatch(
-        offsets=[
-            OffsetAdvance(lease.shard, "berth.nodes", 0, lease.epoch, NODES, NODES),
-            OffsetAdvance(lease.shard, "berth.pods", 0, lease.epoch, first - 1, first - 1 + DECISIONS),
-        ],
-        claims=[
-            NodeClaim(
-                id=i + 1,
-                name=f"openb-node-{i:04}",
-                version_seen=number + 1,
-                spec_count_seen=1,
-                changes=1,
-                delta=delta,
-            )
-            for i in range(NODES)
-        ],
-        templates={signature: PodTemplate(requests={"cpu": 4000}) for signature in signatures},
-        placements_opened=[
-            PlacementOpened(
-                pod_uid=uid,
-                name=name,
-                resource_version=1,
-                signature=signatures[seq % GROUPS],
-                labels={"qos": "LS"},
-                node=f"openb-node-{seq % NODES:04}",
-                adopted=False,
-                seq=seq,
-                at_ms=at_ms,
-                shard=lease.shard,
-                namespace="openb",
-            )
-            for seq, name, uid in ids
-        ],
-        decisions=[
-            (
-                Decision(
-                    epoch=lease.epoch,
-                    seq=seq,
+        offsets=BatchOffsets(
+            advances=[
+                OffsetAdvance(lease.shard, "berth.nodes", 0, lease.epoch, NODES, NODES),
+                OffsetAdvance(lease.shard, "berth.pods", 0, lease.epoch, first - 1, first - 1 + DECISIONS),
+            ],
+            seq_next={lease.shard: first + DECISIONS},
+            log_time_ms=at_ms,
+        ),
+        cluster=BatchCluster(
+            claims=[
+                NodeClaim(
+                    id=i + 1,
+                    name=f"openb-node-{i:04}",
+                    version_seen=number + 1,
+                    spec_count_seen=1,
+                    changes=1,
+                    delta=delta,
+                )
+                for i in range(NODES)
+            ],
+        ),
+        pods=BatchPods(
+            templates={signature: PodTemplate(requests={"cpu": 4000}) for signature in signatures},
+            opened=[
+                PlacementOpened(
                     pod_uid=uid,
                     name=name,
                     resource_version=1,
-                    outcome=Outcome.BOUND,
-                    node=f"openb-node-{seq % NODES:04}",
-                    decided_at_ms=at_ms,
-                    profile="default-scheduler",
                     signature=signatures[seq % GROUPS],
-                    cycle_seq=first + seq % GROUPS,
+                    labels={"qos": "LS"},
+                    node=f"openb-node-{seq % NODES:04}",
+                    adopted=False,
+                    seq=seq,
+                    at_ms=at_ms,
                     shard=lease.shard,
                     namespace="openb",
-                ),
-                PAYLOAD,
-            )
-            for seq, name, uid in ids
-        ],
-        attempts=[
-            AttemptRows(
-                Attempt(
-                    signature=signature,
-                    profile="default-scheduler",
-                    profile_revision=1,
-                    seed=0,
-                    generation=number,
-                    nodes_count=NODES,
-                    feasible_count=NODES,
-                    unresolvable_count=0,
-                    reasons={},
-                    candidates=tuple(
-                        Candidate(node=f"openb-node-{k:04}", score=91.5, parts={"NodeResourcesFit": 91.5})
-                        for k in range(5)
+                )
+                for seq, name, uid in ids
+            ],
+        ),
+        decisions=BatchDecisions(
+            made=[
+                (
+                    Decision(
+                        epoch=lease.epoch,
+                        seq=seq,
+                        pod_uid=uid,
+                        name=name,
+                        resource_version=1,
+                        outcome=Outcome.BOUND,
+                        node=f"openb-node-{seq % NODES:04}",
+                        decided_at_ms=at_ms,
+                        profile="default-scheduler",
+                        signature=signatures[seq % GROUPS],
+                        cycle_seq=first + seq % GROUPS,
+                        shard=lease.shard,
+                        namespace="openb",
                     ),
-                    pods_count=DECISIONS // GROUPS,
-                    bound_count=DECISIONS // GROUPS,
-                ),
-                {lease.shard: first + i},
-            )
-            for i, signature in enumerate(signatures)
-        ],
-        seq_next={lease.shard: first + DECISIONS},
-        log_time_ms=at_ms,
+                    PAYLOAD,
+                )
+                for seq, name, uid in ids
+            ],
+            attempts=[
+                AttemptRows(
+                    Attempt(
+                        signature=signature,
+                        profile="default-scheduler",
+                        profile_revision=1,
+                        seed=0,
+                        generation=number,
+                        nodes_count=NODES,
+                        feasible_count=NODES,
+                        unresolvable_count=0,
+                        reasons={},
+                        candidates=tuple(
+                            Candidate(node=f"openb-node-{k:04}", score=91.5, parts={"NodeResourcesFit": 91.5})
+                            for k in range(5)
+                        ),
+                        pods_count=DECISIONS // GROUPS,
+                        bound_count=DECISIONS // GROUPS,
+                    ),
+                    {lease.shard: first + i},
+                )
+                for i, signature in enumerate(signatures)
+            ],
+        ),
     )
     sources = [(lease.shard, "berth.pods", 0)] * DECISIONS
     row = journal_row(batch, sources, JournalRow(shard=lease.shard, batch=number + 1), None)
-    return msgspec.structs.replace(batch, journal=row)
+    return msgspec.structs.replace(batch, journal=BatchJournal(row=row))
 
 
 async def measure(dsn: str) -> None:

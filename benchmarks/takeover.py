@@ -38,6 +38,10 @@ from services.bootstrap import Place, initialise, open_ledger, open_log
 from services.codec.partition import partition_for
 from services.ports.journal import BATCHES
 from services.ports.ledger import (
+    BatchCluster,
+    BatchDecisions,
+    BatchOffsets,
+    BatchPods,
     CommitBatch,
     Committed,
     Lease,
@@ -88,14 +92,15 @@ async def fill(place: Place, state: LedgerState, shards: int) -> None:
         for n in state.nodes
     ]
     first = leases[0]
-    await _commit(ledger, first, 0, facts=nodes, templates=state.templates)
+    cluster, pods = BatchCluster(facts=nodes), BatchPods(templates=state.templates)
+    await _commit(ledger, first, 0, cluster=cluster, pods=pods)
     for lease in leases:
         rows = placements[lease.shard]
         for number, at in enumerate(range(0, len(rows), _ROWS_PER_COMMIT), lease == first):
             some = rows[at : at + _ROWS_PER_COMMIT]
-            made = [(_decision(placed, lease), b"{}") for placed in some]
-            following = {lease.shard: some[-1].seq + 1}
-            await _commit(ledger, lease, number, placements_opened=some, decisions=made, seq_next=following)
+            made = BatchDecisions(made=[(_decision(placed, lease), b"{}") for placed in some])
+            following, pods = {lease.shard: some[-1].seq + 1}, BatchPods(opened=some)
+            await _commit(ledger, lease, number, following, pods=pods, decisions=made)
     await ledger.release(leases)
     await ledger.aclose()
 
@@ -117,9 +122,12 @@ def _decision(placed: PlacementOpened, lease: Lease) -> Decision:
     )
 
 
-async def _commit(ledger: Ledger, lease: Lease, number: int, **rows: Any) -> None:
+async def _commit(
+    ledger: Ledger, lease: Lease, number: int, seq_next: Mapping[int, int] = {}, **parts: Any
+) -> None:
     advance = OffsetAdvance(lease.shard, BATCHES, 0, lease.epoch, number, number + 1)
-    outcome = await ledger.commit(CommitBatch(offsets=[advance], **rows))
+    offsets = BatchOffsets(advances=[advance], seq_next=seq_next)
+    outcome = await ledger.commit(CommitBatch(offsets=offsets, **parts))
     assert outcome == Committed(), outcome
 
 

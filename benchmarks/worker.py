@@ -85,8 +85,8 @@ def watched(planner: Planner, ledger: Ledger) -> Stages:
         (effects, "pack_feed", "plan / rows of nodes, journal, feed / feed"),
         (ledger, "commit", "commit"),
         (postgres, "change_nodes", "commit / nodes"),
-        (postgres, "_write_placements", "commit / placements"),
-        (postgres, "_write_rest", "commit / decisions, attempts"),
+        (postgres, "_write_pods", "commit / pods"),
+        (postgres, "_write_decisions", "commit / decisions, attempts"),
         (postgres, "_copy", "commit / COPY, of the two before"),
     ):
         stages.watch(owner, name, label)

@@ -1,8 +1,8 @@
 """Alembic's entry: runs the migrations on the connection, and in the transaction, that it is given.
 
-Then it notes which older versions of berth may work on what the newest migration left. Each migration from
-0041 on says so: its ``works_from`` is the number of the oldest migration whose version can read and write
-these tables, and read what this version writes in them.
+Then it notes which older versions of berth may work on what the newest migration left. Each migration says
+so: its ``works_from`` is the number of the oldest migration whose version can read and write these tables,
+and read what this version writes in them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def note(connection: sa.Connection) -> None:
     """Write down what the migration says at which the tables are now."""
     scripts = ScriptDirectory.from_config(context.config)
     for head in context.get_context().get_current_heads():
-        works_from = getattr(scripts.get_revision(head).module, "works_from", None)
+        works_from = scripts.get_revision(head).module.works_from
         # A login that owns nothing may see that nothing is to be done.
-        if works_from is not None and connection.scalar(_NOTED) != works_from:
+        if connection.scalar(_NOTED) != works_from:
             connection.execute(_NOTE, {"works_from": works_from})
 
 

@@ -122,11 +122,11 @@ def open_outbox(at: Place) -> Outbox:
 
 def open_store(at: Place, settings: Settings | None = None) -> Store:
     """Return the API's side of the ledger."""
-    from services.adapters.postgres.engine import Reading
-    from services.adapters.postgres.queries import PostgresStore
+    from services.adapters.postgres.engine import Engine, Reading
+    from services.adapters.postgres.store import PostgresStore
 
     told = settings or Settings()
-    return PostgresStore(at.dsn, Reading(told.api_read_seconds, told.api_lists_at_once))
+    return PostgresStore(Engine(at.dsn, Reading(told.api_read_seconds, told.api_lists_at_once)))
 
 
 def newest_revision() -> str:
@@ -158,6 +158,8 @@ async def initialise(at: Place, shards: int | None, *, roles: bool = False) -> l
 
     Raises
     ------
+    Outdated
+        Only an older version can migrate the database.
     TooNew
         A newer version has migrated the database, and this one cannot work on it.
     """
@@ -174,7 +176,7 @@ async def initialise(at: Place, shards: int | None, *, roles: bool = False) -> l
         return await _left_to_newer(at, f"the tables are at {after}", shards)
     done = [f"database brought from {before or 'empty'} to {after}"] if before != after else []
     store, log = open_store(at), open_log(at)
-    there = len(await store.shards())
+    there = len(await store.processes.shards())
     await store.aclose()
     shards = shards or there or 1
     lay_down = partial(migrate.init_shards, at.dsn, shards)
@@ -207,7 +209,7 @@ async def _left_to_newer(at: Place, found: str, shards: int | None) -> list[str]
     await check_revision(at.dsn)
     newer = f"{found}, newer than this version of berth ({newest_revision()})"
     async with contextlib.aclosing(open_store(at)) as store:
-        there = len(await store.shards())
+        there = len(await store.processes.shards())
     if shards not in (None, there):
         raise ShardsMismatch(f"{newer}, for {there} shards, not {shards}; add shards with the newer version")
     return [f"{newer}; nothing to do"]
@@ -277,7 +279,7 @@ async def open_app(
         stack.push_async_callback(log.aclose)
         writer = await log.writer()
         stack.push_async_callback(writer.aclose)
-        appender = Appender(writer, store.seal_secret)
+        appender = Appender(writer, store.callers.seal_secret)
         metrics = ApiMetrics(registry or process_registry())
         gate = Gate(
             store,
@@ -290,21 +292,23 @@ async def open_app(
         stack.push_async_callback(lookout.aclose)
         audits = Audits(partial(audit_ledger, at.dsn, remember=False, limits=ASKED))
         stack.push_async_callback(audits.aclose)
-        accesses = AccessLog(store, metrics)
+        accesses = AccessLog(store.callers, metrics)
         stack.push_async_callback(accesses.aclose)
         beside = [
             endless("writing the access log", accesses.run),
             *_tidying(
                 {
-                    "event-ids": partial(forget_old, store.forget_events, told.event_id_hours * 3600),
-                    "accesses": partial(forget_old, store.forget_accesses, told.access_log_days * 86_400),
+                    "event-ids": partial(forget_old, store.callers.forget_events, told.event_id_hours * 3600),
+                    "accesses": partial(
+                        forget_old, store.callers.forget_accesses, told.access_log_days * 86_400
+                    ),
                 },
                 FORGET_SECONDS,
                 metrics.tidied,
             ),
         ]
         if local_user is None:  # a command tells its user itself
-            beside.append(endless("watching the database", partial(watch_database, store)))
+            beside.append(endless("watching the database", partial(watch_database, store.processes)))
         stack.push_async_callback(ended, beside)
         noted = accesses if local_user is None else None  # who holds the ledger sends no requests
         yield create_app(Deps(store, log, appender, gate, Gateway(), metrics, lookout, noted, audits), names)

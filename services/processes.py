@@ -184,7 +184,7 @@ async def _check_ledger(at: Place, process: str) -> None:
     store = bootstrap.open_store(at)
     try:
         await bootstrap.check_database(at, process)
-        if process != "api" and not await store.shards():  # the API says so at /readyz
+        if process != "api" and not await store.processes.shards():  # the API says so at /readyz
             raise ServeError("the database has no shards; run `berth init`")
     except Unavailable as error:
         _log.warning("%s", error)
@@ -262,11 +262,11 @@ async def prepared(settings: Settings) -> AsyncIterator[tuple[Running, socket.so
 async def _make_first_key(at: Place, directory: Path) -> None:
     """Make and keep a first key where others can reach the API and no key was ever made."""
     async with contextlib.aclosing(bootstrap.open_store(at)) as store:
-        if await store.keys():
+        if await store.callers.keys():
             return
         key = new_key()
         write_key(directory, key)
-        await store.create_key(key_hash(key), Grant("first", ["admin"]))
+        await store.callers.create_key(key_hash(key), Grant("first", ["admin"]))
     # What is no terminal is a log, which more people read than the file.
     shown = f": {key}" if sys.stderr.isatty() else ""
     announce(f"the first API key, role admin, is kept in {directory / KEY_FILE}{shown}")

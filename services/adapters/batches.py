@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -11,7 +11,8 @@ import msgspec
 
 from domain.model.limits import dead_letter_topic_raw_bytes_max
 from domain.model.timestamps import format_ms
-from services.ports.ledger import CommitBatch, DeadLetter, NodeChange
+from services.ports.inbox import is_lane
+from services.ports.ledger import BatchCluster, CommitBatch, DeadLetter, NodeUpdate
 
 
 class ShardAdvance(NamedTuple):
@@ -31,16 +32,15 @@ def shard_advances(batch: CommitBatch) -> list[ShardAdvance]:
     Raises
     ------
     ValueError
-        The batch is malformed, or it moves neither an offset nor a counter. Nobody could tell whether such a
+        The batch is malformed, or it moves neither an offset nor a counter. Nothing could tell whether such a
         batch is in the ledger, so an unknown outcome could not be resolved.
     """
-    epochs = _epochs(batch)
-    _check_nodes(batch)
-    _unique("node's usage", [row.record.node for row in batch.usage])
-    _unique("profile revision", [(row.name, row.revision) for row in batch.profiles])
-    seqs = _spans("decisions", epochs, ((d.shard, d.seq) for d, _ in batch.decisions), batch.seq_next)
-    dead = _spans("dead letters", epochs, ((x.shard, x.seq) for x in batch.dead_letters), batch.dead_seq_next)
-    moves = any(advance.lo < advance.hi for advance in batch.offsets)
+    epochs, offsets, decided = _epochs(batch), batch.offsets, batch.decisions
+    _check_cluster(batch.cluster)
+    seqs = _spans("decisions", epochs, ((d.shard, d.seq) for d, _ in decided.made), offsets.seq_next)
+    letters = ((x.shard, x.seq) for x in decided.dead_letters)
+    dead = _spans("dead letters", epochs, letters, offsets.dead_seq_next)
+    moves = any(advance.lo < advance.hi for advance in offsets.advances)
     if not moves and all(lo == hi for lo, hi in (*seqs.values(), *dead.values())):
         raise ValueError("the batch moves no offset and no counter: its outcome could not be told")
     nothing = (None, None)
@@ -51,29 +51,32 @@ def shard_advances(batch: CommitBatch) -> list[ShardAdvance]:
 
 
 def _epochs(batch: CommitBatch) -> dict[int, int]:
-    if not batch.offsets:
+    advances = batch.offsets.advances
+    if not advances:
         raise ValueError("the batch names no offset row, so that nothing fences it")
-    _unique("offset row", [advance[:3] for advance in batch.offsets])
-    epochs = dict(batch.shards)
-    for advance in batch.offsets:
+    _unique("offset row", [advance[:3] for advance in advances])
+    epochs = dict(batch.offsets.shards)
+    for advance in advances:
         if not 0 <= advance.lo <= advance.hi:
             raise ValueError(f"{advance} goes backwards")
         if epochs.setdefault(advance.shard, advance.epoch) != advance.epoch:
             raise ValueError(f"shard {advance.shard} has two epochs in one batch")
-    for decision, _ in batch.decisions:  # a shard may decide for pods that wait, without any event
+    for decision, _ in batch.decisions.made:  # a shard may decide for pods that wait, without any event
         if epochs.setdefault(decision.shard, decision.epoch) != decision.epoch:
             raise ValueError(f"shard {decision.shard} has two epochs in one batch")
     return epochs
 
 
-def _check_nodes(batch: CommitBatch) -> None:
-    _unique("node id", [fact.id for fact in batch.facts])
-    _unique("node id", [claim.id for claim in batch.claims])
-    for fact in batch.facts:
+def _check_cluster(cluster: BatchCluster) -> None:
+    _unique("node id", [fact.id for fact in cluster.facts])
+    _unique("node id", [claim.id for claim in cluster.claims])
+    _unique("node's usage", [row.record.node for row in cluster.usage])
+    _unique("profile revision", [(row.name, row.revision) for row in cluster.profiles])
+    for fact in cluster.facts:
         if not fact.version_seen and fact.spec is None:
             raise ValueError(f"node {fact.name} is new and comes without a spec")
-    each: NodeChange
-    for each in (*batch.facts, *batch.claims):
+    each: NodeUpdate
+    for each in (*cluster.facts, *cluster.claims):
         if each.changes < 1:
             raise ValueError(f"node {each.name} does not get a newer version")
 
@@ -100,9 +103,42 @@ def _unique(what: str, values: list[object]) -> None:
         raise ValueError(f"a {what} occurs twice in one batch")
 
 
+class ShardCounters(NamedTuple):
+    """What a ledger holds of a shard that its worker owns."""
+
+    epoch: int
+    seq_next: int
+    dead_seq_next: int
+
+
+def stands(
+    batch: CommitBatch,
+    advances: Sequence[ShardAdvance],
+    offsets: Mapping[tuple[int, str, int], tuple[int, int]],
+    shards: Mapping[int, ShardCounters],
+    *,
+    after: bool,
+) -> bool:
+    """Return whether a ledger is as after (before) the batch, which moves an offset or a counter.
+
+    ``offsets`` are epochs and next offsets, ``shards`` only those that the batch's worker owns.
+    """
+    for a in batch.offsets.advances:
+        begins = (a.epoch, 0) if is_lane(a.topic) else None  # the row of an inbox comes with its first use
+        if offsets.get(a[:3], begins) != (a.epoch, a.hi if after else a.lo):
+            return False
+    for s in advances:
+        row, seq, dead = shards.get(s.shard), *((s.seq_hi, s.dead_hi) if after else (s.seq_lo, s.dead_lo))
+        if row is None or row.epoch != s.epoch:
+            return False
+        if seq not in (None, row.seq_next) or dead not in (None, row.dead_seq_next):
+            return False
+    return True
+
+
 def own_shards(batch: CommitBatch) -> list[int]:
     """Return the shards in which a batch looks for its pods."""
-    return list(batch.shards) or sorted({advance.shard for advance in batch.offsets})
+    return list(batch.offsets.shards) or sorted({advance.shard for advance in batch.offsets.advances})
 
 
 def decision_key(namespace: str, name: str) -> bytes:

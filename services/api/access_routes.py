@@ -104,7 +104,7 @@ def access_routes(deps: Deps) -> APIRouter:
             since_ms=moment_ms("since", since) if since else None,
             until_ms=moment_ms("until", until) if until else None,
         )
-        rows = await deps.store.accesses(which, limit, parse_access(cursor) if cursor else None)
+        rows = await deps.store.callers.accesses(which, limit, parse_access(cursor) if cursor else None)
         following = _cursor(rows[-1]) if len(rows) == limit else None
         return json_answer(AccessPage(items=list(map(_entry, rows)), next=following))
 

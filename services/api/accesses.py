@@ -18,7 +18,7 @@ from services.api.caller import Caller
 from services.metrics import ApiMetrics, method_label
 from services.phrases import plural
 from services.ports.access import Access
-from services.ports.store import Store
+from services.ports.store import Callers
 from services.secret import redacted
 
 WRITE_SECONDS = 1.0
@@ -46,14 +46,14 @@ class AccessLog:
 
     Parameters
     ----------
-    store : Store
+    callers : Callers
     metrics : ApiMetrics
     now_ms : callable
         The wall clock.
     """
 
-    def __init__(self, store: Store, metrics: ApiMetrics, now_ms: Callable[[], int] = _now_ms) -> None:
-        self._store = store
+    def __init__(self, callers: Callers, metrics: ApiMetrics, now_ms: Callable[[], int] = _now_ms) -> None:
+        self._callers = callers
         self._metrics = metrics
         self._now_ms = now_ms
         self._waiting: dict[tuple[int, bytes], Access] = {}
@@ -140,7 +140,7 @@ class AccessLog:
             for place in batch:
                 del self._waiting[place]
             try:
-                await self._store.note_accesses(list(batch.values()))
+                await self._callers.note_accesses(list(batch.values()))
             except (BerthError, asyncio.CancelledError) as error:
                 for (_, digest), row in batch.items():
                     self._wait(digest, row)

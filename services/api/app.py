@@ -173,7 +173,9 @@ def _metrics_route(deps: Deps) -> APIRouter:
             raise ApiError("forbidden", "metrics count what is in all namespaces; this key does not see all")
         try:
             lags = (await deps.lookout.glance()).lags
-            ledger = render_ledger(await deps.store.counts(), await deps.store.shards(), lags)
+            ledger = render_ledger(
+                await deps.store.processes.counts(), await deps.store.processes.shards(), lags
+            )
         except Unavailable:
             ledger = b""  # the process has metrics of its own even while its database is away
         return Response(deps.metrics.render() + ledger, media_type=CONTENT_TYPE)

@@ -83,7 +83,7 @@ class Gate:
         now = self._clock()
         if not self._any_key and now - self._checked_at > _CACHE_SECONDS:
             try:
-                self._any_key = bool(await self._store.keys())
+                self._any_key = bool(await self._store.callers.keys())
             except Unavailable:
                 # Whoever could just now go without a key still can: for metrics, mainly, during an outage.
                 if self._checked_at == float("-inf"):
@@ -134,7 +134,7 @@ class Gate:
         """Look a key up, each time: it may have been revoked just now. That costs about a millisecond."""
         address = address_of(request.client and request.client.host)
         self._logins.check(address, hashed)
-        grant = await self._store.grant(hashed)
+        grant = await self._store.callers.grant(hashed)
         self._logins.note(address, hashed, good=grant is not None)
         if grant is None:
             raise ApiError("unauthorized", "this key is unknown or was revoked")

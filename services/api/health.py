@@ -14,7 +14,7 @@ from services.background import begin
 from services.lag import Lag, lags
 from services.log_limit import Outage
 from services.ports.log import Log, TopicPartition
-from services.ports.store import ShardState, Store
+from services.ports.store import Processes, ShardState, Store
 
 _log = logging.getLogger("berth.api")
 
@@ -92,9 +92,9 @@ class Lookout:
         checks = {"database": "ok"}
         try:
             async with _in_time("the ledger"):
-                pulse = await self._store.pulse()
-                shards = await self._store.shards()
-                rows = await self._store.offsets()
+                pulse = await self._store.processes.pulse()
+                shards = await self._store.processes.shards()
+                rows = await self._store.processes.offsets()
         except Unavailable as error:
             return Condition({"database": str(error)}, {})
         except BerthError as error:
@@ -112,13 +112,13 @@ class Lookout:
         return Condition(checks, behind, [shard.alarm for shard in shards if shard.alarm])
 
 
-async def watch_database(store: Store) -> None:
+async def watch_database(processes: Processes) -> None:
     """Say in the log that the database is away, while it lasts, and that it is back; until cancelled."""
     outage = Outage(_log, "use the database", asyncio.get_running_loop().time)
     while True:
         try:
             async with _in_time("the ledger"):
-                await store.pulse()
+                await processes.pulse()
             outage.over()
         except Exception as error:
             outage.failed(error)

@@ -161,7 +161,7 @@ async def check(
 async def _fresh(store: Store, holder: str, good: Mapping[int, Outgoing]) -> tuple[list[Outgoing], Refused]:
     """Drop events that were accepted before; refuse a known id with other content."""
     ids = [each.id for each in good.values() if each.id]
-    seen = dict(await store.known_events(holder, ids)) if ids else {}
+    seen = dict(await store.callers.known_events(holder, ids)) if ids else {}
     fresh: list[Outgoing] = []
     bad: Refused = {}
     for index, each in good.items():
@@ -244,7 +244,7 @@ async def _append(
 ) -> Appended:
     spans = await deps.appender.append(fresh, caller.sent_by)
     if digests := {each.id: each.digest for each in fresh if each.id}:
-        await deps.store.record_events(caller.name or "", digests)
+        await deps.store.callers.record_events(caller.name or "", digests)
     duplicates_count = len(good) - len(reused) - len(fresh)
     _count(deps.metrics, "accepted", len(fresh))
     _count(deps.metrics, "duplicate", duplicates_count)

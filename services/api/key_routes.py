@@ -44,7 +44,7 @@ def key_routes(deps: Deps) -> APIRouter:
 
     @router.get("/v1/keys", responses=answering(KeyPage), summary="List keys, revoked ones included")
     async def keys() -> Response:
-        rows = await deps.store.keys()
+        rows = await deps.store.callers.keys()
         return json_answer(
             KeyPage(
                 items=[
@@ -67,14 +67,14 @@ def key_routes(deps: Deps) -> APIRouter:
     )
     async def make_key(request: Request) -> Response:
         grant, key = _wanted(await read_body(request)), new_key()
-        await deps.store.create_key(key_hash(key), grant)
+        await deps.store.callers.create_key(key_hash(key), grant)
         return json_answer(NewKey(name=grant.name, key=key), 201)
 
     @router.delete(
         "/v1/keys/{name}", responses=answering(KeyRevoked), summary="Revoke all keys of a name, at once"
     )
     async def revoke_key(name: Annotated[str, Path(description="Name of the keys")]) -> Response:
-        count = await deps.store.revoke_key(name)
+        count = await deps.store.callers.revoke_key(name)
         if not count:
             raise ApiError("not-found", f"there is no key named {name!a} to revoke")
         return json_answer(KeyRevoked(name=name, revoked=count))

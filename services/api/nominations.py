@@ -14,7 +14,7 @@ from services.api.deps import Deps
 from services.api.failures import json_answer
 from services.api.formats import cursor, instant, parse_uid
 from services.api.routes import Cursor, Limit, seen_store
-from services.ports.store import Promised, Store
+from services.ports.store import NominatedPod, Store
 
 
 class Nomination(Struct, kw_only=True):
@@ -46,7 +46,7 @@ async def list_nominations(store: Store, *, limit: int, at: str | None) -> Nomin
     return NominationPage(items=list(map(_nomination, rows)), next=following)
 
 
-def _nomination(row: Promised) -> Nomination:
+def _nomination(row: NominatedPod) -> Nomination:
     return Nomination(
         namespace=row.namespace,
         name=row.name,

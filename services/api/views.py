@@ -259,7 +259,7 @@ def _group(group: WaitingGroup) -> PendingGroup:
 async def list_shards(store: Store, lags: Mapping[int, Lag]) -> ShardPage:
     """Return the shards with their owners and how far they and the relay have come."""
     offsets: dict[int, list[Offset]] = {}
-    for row in await store.offsets():
+    for row in await store.processes.offsets():
         if not row.topic.startswith("~"):  # that is the worker's own counter, no topic of the log
             at = Offset(topic=row.topic, partition=row.partition, next_offset=row.next_offset)
             offsets.setdefault(row.shard, []).append(at)
@@ -285,7 +285,7 @@ async def list_shards(store: Store, lags: Mapping[int, Lag]) -> ShardPage:
             conflicts=figures.conflicts if figures else None,
             offsets=offsets.get(shard.shard, []),
         )
-        for shard in await store.shards()
+        for shard in await store.processes.shards()
     ]
     return ShardPage(items=items)
 

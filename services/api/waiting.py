@@ -78,7 +78,7 @@ class Folding:
     async def _poll(self) -> None:
         while self._waiting:
             with contextlib.suppress(BerthError):  # a ledger that is away may come back in time
-                rows = await self._store.offsets()
+                rows = await self._store.processes.offsets()
                 folded = {TopicPartition(row.topic, row.partition): row.next_offset for row in rows}
                 for event, ends in self._waiting.items():
                     if not _are_reached(ends, folded):
@@ -110,7 +110,7 @@ def _handed(
 
 async def next_letters(store: Store) -> dict[int, int]:
     """Return the number that the next dead letter of each shard will have; ask before anything is sent."""
-    return {row.shard: row.dead_seq_next for row in await store.shards()}
+    return {row.shard: row.dead_seq_next for row in await store.processes.shards()}
 
 
 async def wait_for(

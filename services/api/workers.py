@@ -116,7 +116,7 @@ def worker_routes(deps: Deps) -> APIRouter:
             str, Query(description=f"Heard of at or after: {TIMES}", max_length=TIME_MAX)
         ] = HEARD_OF_SINCE,
     ) -> Response:
-        rows = await deps.store.workers(_moment("since", since or HEARD_OF_SINCE))
+        rows = await deps.store.processes.workers(_moment("since", since or HEARD_OF_SINCE))
         return json_answer(WorkerPage(items=list(map(_worker, rows))))
 
     @router.get("/v1/owners", responses=answering(OwnerPage), summary="List who owned which shard when")
@@ -134,7 +134,7 @@ def worker_routes(deps: Deps) -> APIRouter:
         )
         after = parse_position(cursor) if cursor else None
         place = None if after is None else (_after_epoch("cursor", after[0]), after[1])
-        rows = await deps.store.owners(which, limit, place)
+        rows = await deps.store.processes.owners(which, limit, place)
         following = _cursor(rows[-1]) if rows.more else None
         return json_answer(OwnerPage(items=list(map(_owner, rows)), next=following))
 

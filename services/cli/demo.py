@@ -89,7 +89,7 @@ async def _play(store: Store, log: Log, source: Source) -> Published:
     events = list(openb.events())
     with progress_bar() as bar:
         bar.show(0, len(events), "waiting for the worker")
-        while not all(row.owner for row in await store.shards()):
+        while not all(row.owner for row in await store.processes.shards()):
             await asyncio.sleep(_POLL_SECONDS)
         before = await _decided(store)
         started = time.perf_counter()
@@ -114,7 +114,7 @@ async def _play(store: Store, log: Log, source: Source) -> Published:
 
 
 async def _decided(store: Store) -> int:
-    return sum(row.seq_next - 1 for row in await store.shards())
+    return sum(row.seq_next - 1 for row in await store.processes.shards())
 
 
 async def log_ends(log: Log) -> dict[TopicPartition, int]:
@@ -129,7 +129,9 @@ async def log_ends(log: Log) -> dict[TopicPartition, int]:
 
 async def settled(store: Store, ends: Mapping[TopicPartition, int]) -> bool:
     """Return whether everything before these offsets took effect and every pending group was tried."""
-    done = {TopicPartition(row.topic, row.partition): row.next_offset for row in await store.offsets()}
+    done = {
+        TopicPartition(row.topic, row.partition): row.next_offset for row in await store.processes.offsets()
+    }
     if any(done.get(at, 0) < end for at, end in ends.items()):
         return False
     return all(row.reasons is not None for row in await store.pending(None))

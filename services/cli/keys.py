@@ -74,7 +74,7 @@ class _OfLedger:
         from services.api.keys import key_hash, new_key
 
         key = new_key()
-        await self._store.create_key(key_hash(key), grant)
+        await self._store.callers.create_key(key_hash(key), grant)
         return key
 
     async def listed(self) -> list[Json]:
@@ -87,11 +87,11 @@ class _OfLedger:
                 "created_at": stamp(row.created_at),
                 "revoked_at": stamp(row.revoked_at),
             }
-            for row in await self._store.keys()
+            for row in await self._store.callers.keys()
         ]
 
     async def revoke(self, name: str) -> int:
-        return await self._store.revoke_key(name)
+        return await self._store.callers.revoke_key(name)
 
 
 class _OfInstance:

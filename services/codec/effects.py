@@ -30,8 +30,8 @@ Source = tuple[int, str, int]
 
 def decisions_hash(batch: CommitBatch) -> bytes:
     """Return the hash of a batch's decision records."""
-    found = batch.decisions
-    if len(batch.seq_next) > 1:
+    found = batch.decisions.made
+    if len(batch.offsets.seq_next) > 1:
         found = sorted(found, key=lambda each: each[0].shard)
     return hashlib.sha256(b"".join(map(itemgetter(1), found))).digest()
 
@@ -42,32 +42,32 @@ def effects_of(batch: CommitBatch) -> dict[str, str]:
     A bound pod's placement does, and the version of its node. What pods request of nodes is in the digest.
     """
     kinds: tuple[tuple[str, Sequence[Any]], ...] = (
-        (SPECS, [_spec(fact) for fact in batch.facts if fact.spec is not None]),
-        ("placements closed", batch.placements_closed),
-        ("placements opened", [_placed(p) for p in batch.placements_opened if p.adopted or p.life]),
-        ("placements refreshed", batch.placements_refreshed),
-        ("pending removed", batch.pending_removed),
-        ("pending added", [_waiting(pod) for pod in batch.pending_added]),
-        ("pending groups", batch.pending_groups),
-        ("nominations ended", batch.unnominated),
-        ("nominations", batch.nominated),
-        ("tombstones", batch.tombstones),
-        ("events handed over", [row._replace(at_ms=0) for row in batch.handed]),
-        ("forwarded keys", batch.forwarded),
-        ("dead letters", batch.dead_letters),
-        ("profiles", batch.profiles),
-        ("configuration", batch.config),
-        ("usage", [_measured(row) for row in batch.usage]),
+        (SPECS, [_spec(fact) for fact in batch.cluster.facts if fact.spec is not None]),
+        ("placements closed", batch.pods.closed),
+        ("placements opened", [_placed(p) for p in batch.pods.opened if p.adopted or p.life]),
+        ("placements refreshed", batch.pods.refreshed),
+        ("pending removed", batch.pods.pending_removed),
+        ("pending added", [_waiting(pod) for pod in batch.pods.pending_added]),
+        ("pending groups", batch.pods.pending_groups),
+        ("nominations ended", batch.pods.unnominated),
+        ("nominations", batch.pods.nominated),
+        ("tombstones", batch.pods.tombstones),
+        ("events handed over", [row._replace(at_ms=0) for row in batch.pods.handed]),
+        ("forwarded keys", batch.pods.forwarded),
+        ("dead letters", batch.decisions.dead_letters),
+        ("profiles", batch.cluster.profiles),
+        ("configuration", batch.cluster.config),
+        ("usage", [_measured(row) for row in batch.cluster.usage]),
     )
     return {kind: _hash(rows) for kind, rows in kinds if rows}
 
 
 def _seqs(batch: CommitBatch) -> dict[int, tuple[int, int]]:
-    counts = dict.fromkeys(batch.seq_next, len(batch.decisions))
+    counts = dict.fromkeys(batch.offsets.seq_next, len(batch.decisions.made))
     if len(counts) > 1:
-        counts = Counter(decision.shard for decision, _ in batch.decisions)
+        counts = Counter(decision.shard for decision, _ in batch.decisions.made)
     return {
-        shard: (batch.seq_next[shard] - count, batch.seq_next[shard])
+        shard: (batch.offsets.seq_next[shard] - count, batch.offsets.seq_next[shard])
         for shard, count in counts.items()
         if count
     }
@@ -107,13 +107,13 @@ def journal_row(
     ``events`` are those that every worker folds, as in ``pack_feed``.
     """
     numbers = {source: number for number, source in enumerate(dict.fromkeys(sources))}
-    moves = {advance[:3]: advance for advance in batch.offsets}
+    moves = {advance[:3]: advance for advance in batch.offsets.advances}
     return msgspec.structs.replace(
         first,
         lanes=[Lane(*source, moves[source].lo, moves[source].hi) for source in numbers],
         order=pack_order([numbers[source] for source in sources]),
         seqs=_seqs(batch),
-        log_time_ms=batch.log_time_ms,
+        log_time_ms=batch.offsets.log_time_ms,
         decisions_hash=decisions_hash(batch),
         effects=effects_of(batch),
         digest=digest,

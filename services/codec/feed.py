@@ -28,7 +28,7 @@ from services.ports.journal import (
     Refreshed,
     Rest,
 )
-from services.ports.ledger import CommitBatch, NodeChange
+from services.ports.ledger import CommitBatch, NodeUpdate
 
 FeedEvent = NodeUsed | ConfigUpserted | ConfigDeleted | ProfileUpserted | ProfileDeleted
 """Events that every worker folds, whichever worker read them."""
@@ -74,7 +74,7 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
     lives: dict[PodLife | None, int] = {}
     names: dict[str, int] = {}
     specs, changes = _nodes(batch, names)
-    pods, renewed = batch.placements_opened, batch.placements_refreshed
+    pods, renewed = batch.pods.opened, batch.pods.refreshed
     opened = Opened(
         keys=[f"{pod.namespace}/{pod.name}" for pod in pods],
         uids=[pod.pod_uid for pod in pods],
@@ -85,7 +85,7 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
         labels=_number_labels(labels, [pod.labels for pod in pods]),
         lives=_number(lives, [pod.life for pod in pods]),
         adopted=[pod.adopted for pod in pods],
-        ago_ms=[batch.log_time_ms - pod.at_ms for pod in pods],
+        ago_ms=[batch.offsets.log_time_ms - pod.at_ms for pod in pods],
     )
     refreshed = Refreshed(
         uids=[pod.pod_uid for pod in renewed],
@@ -102,47 +102,47 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
             nodes=list(names),
             changes=changes,
             specs=specs,
-            closed=[uid for uid, _ in batch.placements_closed],
+            closed=[uid for uid, _ in batch.pods.closed],
             opened=opened,
             refreshed=refreshed,
             uncounted=[pod.pod_uid for pod in pods if not pod.counted],
-            counted=list(batch.counted),
+            counted=list(batch.pods.counted),
             events=events,
-            raised=list(batch.raised),
-            unnominated=list(batch.unnominated),
+            raised=list(batch.journal.raised),
+            unnominated=list(batch.pods.unnominated),
             nominated=nominated,
-            lanes=[(a.shard, a.topic, a.hi) for a in batch.offsets if is_lane(a.topic)],
-            rest=None if batch.call is None else Rest(batch.call, dict(batch.shards)),
+            lanes=[(a.shard, a.topic, a.hi) for a in batch.offsets.advances if is_lane(a.topic)],
+            rest=None if batch.journal.call is None else Rest(batch.journal.call, dict(batch.offsets.shards)),
             gone=_gone(batch),
         )
     )
 
 
 def _gone(batch: CommitBatch) -> Gone:
-    rows = batch.tombstones
+    rows = batch.pods.tombstones
     return Gone(
         keys=[row.key for row in rows],
         uids=[row.uid for row in rows],
         versions=[row.resource_version for row in rows],
-        ago_ms=[batch.log_time_ms - row.at_ms for row in rows],
+        ago_ms=[batch.offsets.log_time_ms - row.at_ms for row in rows],
     )
 
 
 def _nominated(batch: CommitBatch, signatures: dict[bytes, int]) -> list[NominationFed]:
-    templates = _number(signatures, [row.signature for row in batch.nominated])
+    templates = _number(signatures, [row.signature for row in batch.pods.nominated])
     return [
         NominationFed(
             row.key, row.pod_uid, row.shard, row.node, template, row.at_ms, row.expires_ms, row.victims
         )
-        for row, template in zip(batch.nominated, templates, strict=True)
+        for row, template in zip(batch.pods.nominated, templates, strict=True)
     ]
 
 
 def _nodes(batch: CommitBatch, names: dict[str, int]) -> tuple[list[NodeFed], list[int]]:
     """Number the nodes that a batch changes, those with specs first; return the specs and the changes."""
-    specs = [fact for fact in batch.facts if fact.spec is not None]
+    specs = [fact for fact in batch.cluster.facts if fact.spec is not None]
     _number(names, [fact.name for fact in specs])
-    found: list[NodeChange] = [*batch.facts, *batch.claims]
+    found: list[NodeUpdate] = [*batch.cluster.facts, *batch.cluster.claims]
     numbers = _number(names, [change.name for change in found])
     changes = [0] * len(names)
     for number, change in zip(numbers, found, strict=True):

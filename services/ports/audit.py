@@ -29,9 +29,9 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PassedOver(msgspec.Struct, frozen=True, kw_only=True):
-    """Records of a shard's topic that are not the ledger's, which somebody acknowledged.
+    """Records of a shard's topic that are not the ledger's, which an operator acknowledged.
 
-    ``acknowledged_at`` is when; None: nobody knows.
+    ``acknowledged_at`` is when; None: not known.
     """
 
     shard: int

@@ -14,7 +14,7 @@ from services.ports.positions import LogFault
 
 
 class Unreadable(BerthError):
-    """A row of the journal or of a checkpoint is not as berth writes it: somebody changed it."""
+    """A row of the journal or of a checkpoint is not as berth writes it: it was changed by hand."""
 
     code = "history-unreadable"
 
@@ -40,7 +40,7 @@ class History(Protocol):
     async def span(self) -> tuple[int, int] | None:
         """Return the first batch of the lead's journal and the last one committed; None: it is empty.
 
-        The lead is shard 0: whoever holds it counts its batches there.
+        The lead is shard 0: the worker that holds it counts its batches there.
         """
 
     async def ends(self, last: int | None) -> Mapping[int, int]:

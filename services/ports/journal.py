@@ -65,7 +65,7 @@ class Owned(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker owned from then on: shard -> epoch.
 
     ``offsets`` are those of shards that it took, ``followed`` how far it had followed the journals of others
-    before: shard -> batch. ``again``: nobody had these shards since it gave all of them up; it had rested.
+    before: shard -> batch. ``again``: no worker had these shards since it gave all of them up; it had rested.
     """
 
     leases: Mapping[int, int]
@@ -125,7 +125,7 @@ class Gone(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class NominationFed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A waiting pod has a node promised; ``template`` numbers a row of the feed's table."""
+    """A waiting pod has a nominated node; ``template`` numbers a row of the feed's table."""
 
     key: str
     uid: str
@@ -172,7 +172,7 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     raised : list of str
         Keys of guards that went up by one (``services/ports/guards.py``).
     unnominated : list of str
-        Uids of waiting pods that have no node promised any more.
+        Uids of waiting pods that have no nominated node any more.
     nominated : list of NominationFed
         Those that have one from now on.
     lanes : list of (int, str, int)
@@ -180,7 +180,7 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     rest : Rest or None
         Given where its worker rests behind the batch.
     gone : Gone or None
-        What nobody may bring back. None: of a build that left it to the next owner to read it from the
+        What no event may bring back. None: of a build that left it to the next owner to read it from the
         ledger.
     """
 
@@ -225,12 +225,12 @@ class JournalRow(msgspec.Struct, frozen=True, kw_only=True):
         Given by the ledger: a batch has a greater one than all batches that it could have seen. A prefix of
         the journal by it is therefore complete in itself.
     worker : str
-        Who planned it: a worker since its process began.
+        The worker that planned it, since its process began.
     start : Start or None
         Given where the worker's state was read from the ledger just before this batch.
     renewed : bool
         Whether the worker forgot what a restart forgets just before this batch, because a checkpoint was
-        taken there: whoever starts from the checkpoint goes on in the same way.
+        taken there: a worker that starts from the checkpoint goes on in the same way.
     owned : sequence of Owned
         How the shards of the worker changed since its batch before, in order.
     followed : mapping of int to int

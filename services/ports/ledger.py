@@ -16,10 +16,10 @@ from services.ports.guards import Guard
 from services.ports.inbox import Forwarded, Handed, Lanes, Waiting
 from services.ports.journal import Checkpoint, Followed, Journalled, JournalRow
 from services.ports.log import TopicPartition
-from services.ports.nodes import NodeChange as NodeChange
 from services.ports.nodes import NodeClaim as NodeClaim
 from services.ports.nodes import NodeFact as NodeFact
 from services.ports.nodes import NodeRow as NodeRow
+from services.ports.nodes import NodeUpdate as NodeUpdate
 from services.ports.pods import GroupAttempts as GroupAttempts
 from services.ports.pods import NominationRow as NominationRow
 from services.ports.pods import PendingGroup as PendingGroup
@@ -130,50 +130,67 @@ class AttemptRows(NamedTuple):
             yield msgspec.structs.replace(self.attempt, shard=shard, seq=seq)
 
 
-class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one batch of events changes, written in one transaction or not at all.
+class BatchOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the log and the counters of shards go on: what fences a batch, and tells one sent twice.
 
-    ``facts`` come before ``claims``. Where a claim is not granted, its pods wait again, and the rest stands:
-    ``waited`` says of each pod that was bound (by uid) its arrival, since when it waited and who had sent it,
-    ``kept`` of those that were bound where it was promised, what is promised to them again.
-    ``counted`` are uids of open placements that a fact counts from now on. ``shards`` are those of the
-    writer, each with its epoch: pods are looked for in them, and none of them may have another owner, since
-    rows of pods are written also where the batch moves no offset of their shard. Without any, those of the
-    offsets. ``orphaned`` says of uids of open placements whether they were told last that their node is gone
-    (true), or is back.
-    ``decisions`` holds each decision with its record for ``berth.decisions`` (bytes as published).
-    ``seq_next`` and ``dead_seq_next`` give per shard the next free number after the batch.
-    ``templates`` are those that the ledger may not have yet. ``pending_removed``
-    holds pod uids and is applied before ``pending_added``; ``placements_closed`` before
-    ``placements_opened``; ``placements_refreshed`` changes what open placements say of their pods.
-    A pending group without pods left disappears by itself. A revision of a profile that is there already
-    gets the resource version. ``usage`` replaces all that is remembered of a node; without series, that goes.
-    ``unnominated`` holds uids of pods, and is applied before ``nominated``. A nomination stands or falls with
-    the claim on its node. Its victims are evicted until they leave, or it ends.
-    ``journal`` is the batch's row there; a worker's batch always has one.
-    ``gangs`` are those of which it places pods: with too few of them the claims on the nodes of all are lost.
-    ``guards`` are what must hold beyond the nodes, with how far the worker had ``followed`` all others; the
-    ledger says which keys were ``raised``.
-    ``handed`` are events for other shards, and ``forwarded`` says of keys where their events go from now on.
-    ``due_ms`` is the log time at which time alone lets something be decided (``NEVER_MS``: nothing).
-    ``call`` is that which its worker answers, where it rests behind the batch (``Rest``).
-    ``unverified_count`` counts records with a sender's name whose seal is wrong; the ledger does not keep it.
+    ``shards`` are those of the writer, each with its epoch: pods are looked for in them, and none of them may
+    have another owner, since rows of pods are written also where the batch moves no offset of their shard.
+    Without any, those of the advances. ``seq_next`` and ``dead_seq_next`` give per shard the next free number
+    after the batch. ``due_ms`` is the log time at which time alone lets something be decided (``NEVER_MS``:
+    nothing).
     """
 
-    offsets: Sequence[OffsetAdvance]
+    advances: Sequence[OffsetAdvance]
     shards: Mapping[int, int] = {}
+    seq_next: Mapping[int, int] = {}
+    dead_seq_next: Mapping[int, int] = {}
+    log_time_ms: int = 0
+    due_ms: int = NEVER_MS
+
+
+class BatchCluster(msgspec.Struct, frozen=True, kw_only=True):
+    """What a batch changes of nodes and of the configuration, and what must hold for its claims.
+
+    ``facts`` come before ``claims``. ``gangs`` are those of which it places pods: with too few of them the
+    claims on the nodes of all are lost. ``guards`` are what must hold beyond the nodes, with how far the
+    worker had ``followed`` all others. ``usage`` replaces all that is remembered of a node; without series,
+    that goes. A revision of a profile that is there already gets the resource version.
+    """
+
     facts: Sequence[NodeFact] = ()
     claims: Sequence[NodeClaim] = ()
+    gangs: Sequence[GangPlaced] = ()
+    guards: Sequence[Guard] = ()
+    followed: Mapping[int, int] = {}
+    usage: Sequence[UsageRow] = ()
+    profiles: Sequence[ProfileRow] = ()
+    config: Sequence[ConfigRow] = ()
+
+
+class BatchPods(msgspec.Struct, frozen=True, kw_only=True):
+    """Where pods count, which of them wait, and which are gone.
+
+    ``closed`` is applied before ``opened``; ``refreshed`` changes what open placements say of their pods.
+    ``counted`` are uids of open placements that a fact counts from now on, ``orphaned`` says of uids of open
+    placements whether they were told last that their node is gone (true), or is back. ``pending_removed``
+    holds pod uids and is applied before ``pending_added``. A pending group without pods left disappears by
+    itself. ``unnominated`` holds uids of pods, and is applied before ``nominated``. A nomination stands or
+    falls with the claim on its node. Its victims are evicted until they leave, or it ends.
+    Where a claim is not granted, its pods wait again, and the rest stands: ``waited`` says of each pod that
+    was bound (by uid) its arrival, since when it waited and who had sent it, ``kept`` of those that were
+    bound where they were nominated, what is nominated for them again.
+    ``templates`` are those that the ledger may not have yet. ``handed`` are events for other shards, and
+    ``forwarded`` says of keys where their events go from now on.
+    """
+
+    templates: Mapping[bytes, PodTemplate] = {}
+    closed: Sequence[PlacementClosed] = ()
+    opened: Sequence[PlacementOpened] = ()
+    refreshed: Sequence[PlacementRefreshed] = ()
     counted: Sequence[str] = ()
     orphaned: Mapping[str, bool] = {}
     waited: Mapping[str, tuple[int, int, str | None]] = {}
     kept: Mapping[str, NominationRow] = {}
-    templates: Mapping[bytes, PodTemplate] = {}
-    placements_closed: Sequence[PlacementClosed] = ()
-    placements_opened: Sequence[PlacementOpened] = ()
-    placements_refreshed: Sequence[PlacementRefreshed] = ()
-    decisions: Sequence[tuple[Decision, bytes]] = ()
-    attempts: Sequence[AttemptRows] = ()
     pending_removed: Sequence[str] = ()
     pending_added: Sequence[PendingPod] = ()
     pending_groups: Sequence[PendingGroup] = ()
@@ -182,35 +199,56 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
     tombstones: Sequence[PodTombstone] = ()
     handed: Sequence[Handed] = ()
     forwarded: Sequence[Forwarded] = ()
+
+
+class BatchDecisions(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the events of a batch.
+
+    ``made`` holds each decision with its record for ``berth.decisions`` (bytes as published). ``skipped``
+    counts events that changed nothing, by reason, and ``unverified_count`` records with a sender's name whose
+    seal is wrong; the ledger keeps neither.
+    """
+
+    made: Sequence[tuple[Decision, bytes]] = ()
+    attempts: Sequence[AttemptRows] = ()
     dead_letters: Sequence[DeadLetter] = ()
-    profiles: Sequence[ProfileRow] = ()
-    config: Sequence[ConfigRow] = ()
-    usage: Sequence[UsageRow] = ()
-    seq_next: Mapping[int, int] = {}
-    dead_seq_next: Mapping[int, int] = {}
     skipped: Mapping[str, int] = {}
-    log_time_ms: int = 0
-    due_ms: int = NEVER_MS
-    call: int | None = None
     unverified_count: int = 0
-    journal: JournalRow | None = None
-    gangs: Sequence[GangPlaced] = ()
-    guards: Sequence[Guard] = ()
-    followed: Mapping[int, int] = {}
+
+
+class BatchJournal(msgspec.Struct, frozen=True, kw_only=True):
+    """The batch's ``row`` in the journal; a worker's batch always has one.
+
+    ``raised`` are the keys of guards that go up with it, as the ledger says. ``call`` is that which its
+    worker answers, where it rests behind the batch (``Rest``).
+    """
+
+    row: JournalRow | None = None
     raised: Sequence[str] = ()
+    call: int | None = None
+
+
+class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one batch of events changes, written in one transaction or not at all."""
+
+    offsets: BatchOffsets
+    cluster: BatchCluster = BatchCluster()
+    pods: BatchPods = BatchPods()
+    decisions: BatchDecisions = BatchDecisions()
+    journal: BatchJournal = BatchJournal()
 
 
 class Committed(NamedTuple):
     """The batch is in the ledger.
 
-    Others had changed the nodes of the pods in ``lost`` (key -> uid): these wait again. ``lost_nodes`` are
-    the ids of the nodes whose claims were not granted. ``moved_count`` pods were placed although others had
-    changed their node, as there was room yet. ``raised`` are the keys of guards that went up, and ``refused``
-    the nodes among the lost ones that were lost by guards. ``lost_gangs`` are those of which no pod was
-    granted.
+    Others had changed the nodes of the pods in ``lost_pods`` (key -> uid): these wait again. ``lost_nodes``
+    are the ids of the nodes whose claims were not granted. ``moved_count`` pods were placed although others
+    had changed their node, as there was room yet. ``raised`` are the keys of guards that went up, and
+    ``refused`` the nodes among the lost ones that were lost by guards. ``lost_gangs`` are those of which no
+    pod was granted.
     """
 
-    lost: Mapping[str, str] = {}
+    lost_pods: Mapping[str, str] = {}
     lost_nodes: frozenset[int] = frozenset()
     moved_count: int = 0
     raised: tuple[str, ...] = ()
@@ -229,7 +267,7 @@ class LedgerBase(msgspec.Struct, frozen=True, kw_only=True):
     """What every worker knows of the whole cluster, read in one snapshot: all that counts on nodes.
 
     It holds the last revision of each profile, and the templates of placed pods and of those that have a node
-    promised. Of the victims of nominations it has those that have not left. ``batches`` says per shard how
+    nominated. Of the victims of nominations it has those that have not left. ``batches`` says per shard how
     far its journal had come, ``seq_next`` its next seq, ``guards`` of each key its version
     (``services/ports/guards.py``), ``lanes`` how far all inboxes are written and read. ``seal_secret`` is
     that of ``services/codec/seal.py``. ``tombstones`` are in the order in which pods and nodes went.
@@ -274,7 +312,7 @@ class LedgerPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LedgerState(LedgerBase, frozen=True, kw_only=True):
-    """The base, and the part of all shards that somebody holds, in one: what a checkpoint keeps."""
+    """The base, and the part of all shards that have an owner, in one: what a checkpoint keeps."""
 
     offsets: Mapping[tuple[int, str, int], int]
     refold_below: Mapping[tuple[int, str, int], int] = {}
@@ -312,7 +350,7 @@ class Ledger(Workers, Protocol):
         """
 
     async def load_all(self) -> tuple[LedgerBase, LedgerPart]:
-        """Read the base and the part of all shards, whoever owns them, in one snapshot: for who looks."""
+        """Read the base and the part of all shards, owned or not, in one snapshot: for onlookers."""
 
     async def ensure_offsets(
         self, lease: Lease, first: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] = {}
@@ -335,9 +373,9 @@ class Ledger(Workers, Protocol):
     async def commit(self, batch: CommitBatch) -> Committed | NotCommitted:
         """Write the batch in one transaction, in the lock order: offsets, facts and claims by id, the rest.
 
-        Facts wait for others who change the same node, claims do not: they lose. What is written is the batch
-        as ``settle`` makes it of what lost and moved. After an exception the outcome is unknown: ask
-        ``resolve``.
+        Facts wait for other batches that change the same node, claims do not: they lose. What is written is
+        the batch as ``settle`` makes it of what lost and moved. After an exception the outcome is unknown:
+        ask ``resolve``.
         """
 
     async def journalled(self, shard: int) -> Journalled | None:

@@ -199,7 +199,7 @@ class Log(Protocol):
     async def ensure_topics(self, specs: Sequence[TopicSpec]) -> None:
         """Create the topics that do not exist; raise ``TopicMismatch`` where partitions differ.
 
-        From now on their records carry the time of the append, whoever created the topic.
+        From now on their records carry the time of the append, however the topic was created.
         """
 
     async def add_partitions(self, topics: Sequence[str], partitions: int) -> None:

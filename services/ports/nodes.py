@@ -24,7 +24,7 @@ class NodeRow(msgspec.Struct, frozen=True, kw_only=True):
     deleted: bool = False
 
 
-class NodeChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class NodeUpdate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a batch adds to a node: ``changes`` to its version, ``delta`` to what is requested of it.
 
     ``delta`` is resource -> ±, ``pods`` included, without zeros. ``version_seen`` is the version that the
@@ -38,7 +38,7 @@ class NodeChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     delta: dict[str, int]
 
 
-class NodeFact(NodeChange, frozen=True, kw_only=True):
+class NodeFact(NodeUpdate, frozen=True, kw_only=True):
     """What events say of a node and of the pods on it. It holds whatever others did.
 
     With ``version_seen`` 0 the node is new. ``spec`` is None where only pods came and went. With a spec,
@@ -54,8 +54,8 @@ class NodeFact(NodeChange, frozen=True, kw_only=True):
     was_gone: bool = False
 
 
-class NodeClaim(NodeChange, frozen=True, kw_only=True, gc=False):
-    """What pods that a cycle placed would take of a node, if nobody was faster.
+class NodeClaim(NodeUpdate, frozen=True, kw_only=True, gc=False):
+    """What pods that a cycle placed would take of a node, if no other worker was faster.
 
     It is granted where the spec and the version are as seen: ``version_seen`` is that after the facts of the
     same batch. Where only the version moved, it is granted if nothing but room decided (``resource_only``)

@@ -34,9 +34,9 @@ class Timed(NamedTuple):
 
 
 class Acknowledged(NamedTuple):
-    """What somebody took note of: below this offset of a shard's topic, records that are not the ledger's.
+    """What an operator took note of: below this offset of a shard's topic, records that are not the ledger's.
 
-    ``at_ms`` is when that was; None: never, or nobody knows.
+    ``at_ms`` is when that was; None: never, or not known.
     """
 
     below: int
@@ -91,7 +91,7 @@ class Outbox(Protocol):
     async def raise_alarm(self, shard: int, epoch: int, alarm: str, compared: int) -> bool:
         """Note what is wrong with the topic, for operators, and the offset below which it was compared.
 
-        The shard has another generation from then on, which none had before. An alarm that nobody
+        The shard has another generation from then on, which none had before. An alarm that no operator
         acknowledged stays. False (and nothing written) when the epoch is no longer the shard's.
         """
 
@@ -99,7 +99,7 @@ class Outbox(Protocol):
         """Take back the alarms of all shards and return them. What was compared by then is acknowledged."""
 
     async def acknowledged(self, shard: int) -> Acknowledged:
-        """Return up to where, and when, somebody acknowledged what a shard's topic holds."""
+        """Return up to where, and when, an operator acknowledged what a shard's topic holds."""
 
     async def mark_published(self, shard: int, stream: Stream, epoch: int, seq: int) -> bool:
         """Move the cursor forward; False (and nothing written) when the epoch is no longer the shard's."""

@@ -69,7 +69,7 @@ class PendingPod(PodRow, frozen=True, kw_only=True, gc=False):
 
 
 class NominationRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A pending pod has a node promised until ``expires_ms``; ``victims`` have to leave it before."""
+    """A pending pod has a node nominated until ``expires_ms``; ``victims`` have to leave it before."""
 
     pod_uid: str
     namespace: str

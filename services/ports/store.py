@@ -90,8 +90,8 @@ class PodState(NamedTuple):
     orphaned: bool
 
 
-class Promised(NamedTuple):
-    """A pod that has a node promised, and who has to leave it and has not: ``namespace/name``, by uid.
+class NominatedPod(NamedTuple):
+    """A pod with a nominated node, and the pods that have not left it yet: ``namespace/name``, by uid.
 
     The template has nothing but requests, profile and priority.
     """
@@ -175,7 +175,7 @@ class RefusedRecord(NamedTuple):
 
 
 class ShardState(NamedTuple):
-    """A shard: who owns it, how far it has come, and how far the relay has published it.
+    """A shard: its owner, how far it has come, and how far the relay has published it.
 
     ``alarm`` says what is wrong with its topic of decisions; None: nothing that was not acknowledged.
     ``ledger`` is the name that its decisions carry (``Outbox.ledger_name``).
@@ -214,7 +214,7 @@ class WorkerState(NamedTuple):
 
 
 class OwnerSpan(NamedTuple):
-    """Who owned a shard from when to when; the end is None while the lease holds."""
+    """An owner of a shard from when to when; the end is None while the lease holds."""
 
     shard: int
     epoch: int
@@ -257,7 +257,7 @@ class Counts(NamedTuple):
 
     nodes: int
     pending_pods: int
-    audit_age_seconds: float | None = None  # None, here and below: nobody has audited the ledger
+    audit_age_seconds: float | None = None  # None, here and below: the ledger was not audited
     audit_ok: bool | None = None
 
 
@@ -283,6 +283,73 @@ class KeyRow(NamedTuple):
     revoked_at: datetime.datetime | None
 
 
+class Processes(Protocol):
+    """Reads of what the processes around the ledger do."""
+
+    async def pulse(self) -> Pulse:
+        """Return the ledger's pulse; raise ``Unavailable`` when it does not answer."""
+
+    async def shards(self) -> Sequence[ShardState]:
+        """Return the shards by number."""
+
+    async def workers(self, since: datetime.datetime) -> Sequence[WorkerState]:
+        """Return the workers that were heard of at ``since`` or later, by name, the latest start first."""
+
+    async def owners(
+        self, which: OwnerFilter, limit: int, after: tuple[datetime.datetime, int] | None
+    ) -> Rows[OwnerSpan]:
+        """Return the owners of shards, the latest first, then by shard; ``after`` is time and shard."""
+
+    async def offsets(self) -> Sequence[ShardOffset]:
+        """Return how far each shard has read."""
+
+    async def counts(self) -> Counts:
+        """Return the counts for the metrics."""
+
+
+class Callers(Protocol):
+    """What the API itself writes: its keys, the events that it accepted, and its log of accesses."""
+
+    async def known_events(self, holder: str, ids: Sequence[str]) -> dict[str, bytes | None]:
+        """Return which of these event ids were accepted before, each with its digest if that was kept.
+
+        Ids are those of a key's holder, by name; a request without a key is of the holder "".
+        """
+
+    async def record_events(self, holder: str, digests: Mapping[str, bytes]) -> None:
+        """Remember accepted event ids with the digests of their content; known ones stay as they are."""
+
+    async def forget_events(self, age_seconds: float, limit: int) -> int:
+        """Forget at most ``limit`` event ids that are older, oldest first; return how many there were."""
+
+    async def seal_secret(self) -> bytes:
+        """Return the secret by which senders' names are sealed (``services/codec/seal.py``)."""
+
+    async def note_accesses(self, rows: Sequence[Access]) -> None:
+        """Add to the access log, all or none. Equal requests of a minute become one, which counts them.
+
+        No two of the rows may be equal requests of a minute.
+        """
+
+    async def accesses(self, which: AccessFilter, limit: int, after: Place | None) -> Sequence[Access]:
+        """Return accesses by minute, the latest first."""
+
+    async def forget_accesses(self, age_seconds: float, limit: int) -> int:
+        """Forget at most ``limit`` accesses that are older, oldest first; return how many there were."""
+
+    async def keys(self) -> Sequence[KeyRow]:
+        """Return the API keys, revoked ones included, oldest first."""
+
+    async def grant(self, key_hash: bytes) -> Grant | None:
+        """Return what a key that is not revoked allows, or None."""
+
+    async def create_key(self, key_hash: bytes, grant: Grant) -> None:
+        """Add a key."""
+
+    async def revoke_key(self, name: str) -> int:
+        """Revoke all keys of this name; return how many there were."""
+
+
 class Store(Protocol):
     """Reads of the ledger, for somebody who sees the pods of the namespaces ``seen`` (None: all).
 
@@ -290,6 +357,8 @@ class Store(Protocol):
     ``page_bytes_max`` bytes.
     """
 
+    processes: Processes
+    callers: Callers
     seen: Collection[str] | None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:
@@ -298,9 +367,6 @@ class Store(Protocol):
         Of what is not a pod's, everybody sees everything, but of dead letters only those of his pods, and of
         configuration objects those of his namespaces, these themselves, and the PriorityClasses.
         """
-
-    async def pulse(self) -> Pulse:
-        """Return the ledger's pulse; raise ``Unavailable`` when it does not answer."""
 
     async def nodes(self, limit: int, after: str | None, name: str | None) -> Rows[NodeState]:
         """Return live nodes, by name; ``name`` keeps names that contain it."""
@@ -352,8 +418,8 @@ class Store(Protocol):
         They come by (pods, shard, signature), largest first.
         """
 
-    async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[Promised]:
-        """Return the pods that have a node promised, by (uid, shard)."""
+    async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[NominatedPod]:
+        """Return the pods with nominated nodes, by (uid, shard)."""
 
     async def gangs(
         self, namespace: str | None, name: str | None, limit: int, after: tuple[str, str] | None
@@ -362,20 +428,6 @@ class Store(Protocol):
 
     async def group_attempts(self, shard: int, signature: bytes) -> Sequence[GroupAttempts]:
         """Return what is kept of the attempts of a group that failed, oldest first."""
-
-    async def shards(self) -> Sequence[ShardState]:
-        """Return the shards by number."""
-
-    async def workers(self, since: datetime.datetime) -> Sequence[WorkerState]:
-        """Return the workers that were heard of at ``since`` or later, by name, the latest start first."""
-
-    async def owners(
-        self, which: OwnerFilter, limit: int, after: tuple[datetime.datetime, int] | None
-    ) -> Rows[OwnerSpan]:
-        """Return who owned which shard, the latest first, then by shard; ``after`` is time and shard."""
-
-    async def offsets(self) -> Sequence[ShardOffset]:
-        """Return how far each shard has read."""
 
     async def deadletters(self, limit: int, after: tuple[int, int] | None) -> Rows[RefusedRecord]:
         """Return dead letters by (seq, shard), latest first, with the beginnings of their records."""
@@ -386,7 +438,7 @@ class Store(Protocol):
     async def new_deadletters(self, since: Mapping[int, int], spans: Sequence[Span]) -> Rows[RefusedRecord]:
         """Return the dead letters of each shard from a seq on whose records are in these spans.
 
-        They come by (shard, seq), with the beginnings of their records, whoever sees them.
+        They come by (shard, seq), with the beginnings of their records, whatever namespaces are seen.
         """
 
     async def profiles(self, limit: int, after: str | None) -> Rows[ProfileRow]:
@@ -402,48 +454,6 @@ class Store(Protocol):
 
     async def template(self, signature: bytes) -> PodTemplate | None:
         """Return the template of an equivalence group or None."""
-
-    async def counts(self) -> Counts:
-        """Return the counts for the metrics."""
-
-    async def known_events(self, holder: str, ids: Sequence[str]) -> dict[str, bytes | None]:
-        """Return which of these event ids were accepted before, each with its digest if that was kept.
-
-        Ids are those of a key's holder, by name; whoever shows no key is the holder "".
-        """
-
-    async def record_events(self, holder: str, digests: Mapping[str, bytes]) -> None:
-        """Remember accepted event ids with the digests of their content; known ones stay as they are."""
-
-    async def forget_events(self, age_seconds: float, limit: int) -> int:
-        """Forget at most ``limit`` event ids that are older, oldest first; return how many there were."""
-
-    async def seal_secret(self) -> bytes:
-        """Return the secret by which senders' names are sealed (``services/codec/seal.py``)."""
-
-    async def note_accesses(self, rows: Sequence[Access]) -> None:
-        """Add to the access log, all or none. Equal requests of a minute become one, which counts them.
-
-        No two of the rows may be equal requests of a minute.
-        """
-
-    async def accesses(self, which: AccessFilter, limit: int, after: Place | None) -> Sequence[Access]:
-        """Return accesses by minute, the latest first."""
-
-    async def forget_accesses(self, age_seconds: float, limit: int) -> int:
-        """Forget at most ``limit`` accesses that are older, oldest first; return how many there were."""
-
-    async def keys(self) -> Sequence[KeyRow]:
-        """Return the API keys, revoked ones included, oldest first."""
-
-    async def grant(self, key_hash: bytes) -> Grant | None:
-        """Return what a key that is not revoked allows, or None."""
-
-    async def create_key(self, key_hash: bytes, grant: Grant) -> None:
-        """Add a key."""
-
-    async def revoke_key(self, name: str) -> int:
-        """Revoke all keys of this name; return how many there were."""
 
     async def aclose(self) -> None:
         """Release what the store holds."""

@@ -1,4 +1,4 @@
-"""Who is at work: workers that are up, and leases of shards."""
+"""Workers that are up, and leases of shards."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NO_FIGURES = Figures()
 
 
 class Muster(NamedTuple):
-    """Who is ready to take shards: incarnation -> how many it holds; ``me`` is the caller.
+    """The workers that are ready to take shards: incarnation -> how many it holds; ``me`` is the caller.
 
     ``free`` are the shards that the caller may take, its own included. ``free_in_seconds`` says when the
     next lease of another runs out, if it is not renewed. ``expired`` are those free shards that another
@@ -72,7 +72,7 @@ class Workers(Protocol):
         """
 
     async def muster(self) -> Muster:
-        """Return who is ready to share the shards, and which of them are free."""
+        """Return the workers that are ready to share the shards, and which of them are free."""
 
     async def acquire(
         self, owner: str, lease_seconds: float, shards: Sequence[int] | None = None
@@ -82,8 +82,8 @@ class Workers(Protocol):
         Those of ``shards`` whose owner is gone; None: all shards or none.
 
         An owner is gone when its lease ran out by the ledger's clock, or when it released. Raising the epoch
-        also sets it on the shard's offset rows, in the same transaction. Who took shards through this object
-        may take them again. Returns nothing when there is nothing to take.
+        also sets it on the shard's offset rows, in the same transaction. A worker that took
+        shards through this object may take them again. Returns nothing when there is nothing to take.
         """
 
     async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
@@ -95,7 +95,7 @@ class Workers(Protocol):
     async def forget_owners(self, age_seconds: float, limit: int) -> int:
         """Delete owners whose time with a shard ended so long ago; return how many, ``limit`` at most.
 
-        The present owner of a shard stays, also where its lease ran out and nobody has taken the shard since.
+        The present owner of a shard stays, also where its lease ran out and no worker has it since.
         """
 
     async def forget_workers(self, age_seconds: float, limit: int) -> int:

@@ -165,7 +165,7 @@ class Replay:
                 raise CannotReplay(f"batch {row.batch} does not follow from the batches before it")
             progress.shard, progress.batch = row.shard, row.batch
             progress.batches_count += 1
-            progress.decisions_count += len(batch.decisions)
+            progress.decisions_count += len(batch.decisions.made)
             progress.digests_count += row.digest is not None
             await self._report(progress)
         for shard, last in until.items():
@@ -176,12 +176,12 @@ class Replay:
     async def _compare(
         self, row: JournalRow, batch: CommitBatch, *, is_restart: bool, is_digest_told: bool
     ) -> Difference | None:
-        assert batch.journal is not None
+        assert batch.journal.row is not None
         recorded = await self._history.decisions(row.seqs)
-        ordered = sorted(batch.decisions, key=lambda each: (each[0].shard, each[0].seq))
+        ordered = sorted(batch.decisions.made, key=lambda each: (each[0].shard, each[0].seq))
         replayed = list(map(itemgetter(1), ordered))
         return difference(
-            row, batch.journal, recorded, replayed, is_restart=is_restart, is_digest_told=is_digest_told
+            row, batch.journal.row, recorded, replayed, is_restart=is_restart, is_digest_told=is_digest_told
         )
 
 

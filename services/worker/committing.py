@@ -88,21 +88,21 @@ class Committer:
             raise Fenced("another worker took a shard over for which a batch was planned")
         self._metrics.committed(batch, outcome)
         lost_claims.note(batch, outcome)
-        for a in batch.offsets:
+        for a in batch.offsets.advances:
             self.folded[TopicPartition(a.topic, a.partition)] = a.hi
         self._note(batch, outcome)
 
     def _note(self, batch: CommitBatch, outcome: Committed) -> None:
         """Count, and let the next batches be smaller or larger."""
-        self.decided_count += len(batch.decisions)
+        self.decided_count += len(batch.decisions.made)
         self.moved_count += outcome.moved_count
-        self.conflicts_count += len(outcome.lost)
+        self.conflicts_count += len(outcome.lost_pods)
         self._commits_count += 1
         most = self.records_most
         if self.records_max < most and self._commits_count == GROWING_COMMITS:
             self._resize(min(most, self.records_max + max(1, most // 16)))
-        self._lost_count += len(outcome.lost)
-        self._claimed_count += sum(claim.changes for claim in batch.claims)
+        self._lost_count += len(outcome.lost_pods)
+        self._claimed_count += sum(claim.changes for claim in batch.cluster.claims)
         if self._claimed_count >= CLAIMS_JUDGED:
             if self._lost_count > CONFLICTS_SHARE_MAX * self._claimed_count:
                 self._resize(max(min(RECORDS_MIN, most), self.records_max // 2))

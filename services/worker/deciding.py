@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from domain.model.decisions import Decision, Outcome
+from domain.model.decisions import Attempt, Decision, Outcome
 from domain.model.pods import PodSpec, PodTemplate
-from domain.model.timestamps import MOMENT_MS_MAX
-from domain.state.changes import PodAdopted, PodOrphaned, PodResized, PodReturned
 from services.codec.encode import Preempting, encode_decision
-from services.codec.seal import UNVERIFIED
-from services.worker.ledger_rows import describe_node
+from services.codec.envelope import Rejected
+from services.ports.ledger import AttemptRows, BatchDecisions, DeadLetter
+from services.ports.log import Record
+from services.worker.ledger_rows import dead_letter
 from services.worker.ledger_view import LedgerView
 
 
 class Decider:
-    """Numbers the decisions of a batch. ``decisions`` are those made so far, with their records.
+    """Collects what became of the events of a batch.
 
-    ``now_ms`` is the log time of the record being folded, and never goes back. ``event_at_ms`` is the time
-    that its event claims, ``sent_by`` who sent it.
+    ``made`` are the decisions so far, with their records, ``templates`` those of their pods that the ledger
+    may not have yet.
     """
 
-    def __init__(self, ledger_view: LedgerView, now_ms: int) -> None:
+    def __init__(self, ledger_view: LedgerView) -> None:
         self._ledger_view = ledger_view
-        self.now_ms = now_ms
-        self.event_at_ms: int | None = None
-        self.sent_by = ""
-        self._unverified_count = 0
-        self.decisions: list[tuple[Decision, bytes]] = []
-        self._templates: dict[bytes, PodTemplate] = {}
+        self.made: list[tuple[Decision, bytes]] = []
+        self.templates: dict[bytes, PodTemplate] = {}
+        self._attempts: list[AttemptRows] = []
+        self._dead_letters: list[DeadLetter] = []
+        self._skipped: dict[str, int] = {}  # events that changed nothing, by reason
 
-    def reach(self, appended_at_ms: int, event_at_ms: int | None, sent_by: str) -> None:
-        """Begin the next record. Brokers' clocks may disagree, so log time is the latest time so far."""
-        if appended_at_ms > self.now_ms:
-            self.now_ms = min(appended_at_ms, MOMENT_MS_MAX)
-        self.event_at_ms = event_at_ms
-        self.sent_by = sent_by
-        self._unverified_count += sent_by is UNVERIFIED
-
-    def _decide(
+    def decide(
         self,
         pod: PodSpec,
         shard: int,
@@ -59,6 +50,7 @@ class Decider:
         cycle_seq: int = 0,
         preemption: Preempting | msgspec.UnsetType = msgspec.UNSET,
     ) -> Decision:
+        """Add the next decision of a shard."""
         seq = self._ledger_view.seq[shard]
         self._ledger_view.seq[shard] = seq + 1
         namespace, _, name = pod.key.partition("/")
@@ -82,35 +74,47 @@ class Decider:
             cycle_seq,
             pod.devices if node else (),
         )
-        self._need_template(pod)
+        self.need_template(pod)
         fragment = self._ledger_view.fragment(pod)
         payload = encode_decision(
             decision, fragment, pod.labels, node_version, sent_by, reasons, warnings, preemption
         )
-        self.decisions.append((decision, payload))
+        self.made.append((decision, payload))
         return decision
 
-    def _decide_placed(
-        self,
-        change: PodAdopted | PodResized | PodOrphaned | PodReturned,
-        outcome: Outcome,
-        shard: int,
-        event_at_ms: int | None,
-    ) -> Decision:
-        """Decide for a pod that counts on a node; the reason names what is amiss with the node."""
-        return self._decide(
-            change.pod,
-            shard,
-            outcome,
-            change.node,
-            self.now_ms,
-            event_at_ms,
-            self.sent_by,
-            node_version=change.node_version,
-            reason=describe_node(change.node, change.reasons),
-            reasons=dict.fromkeys(change.reasons, 1),
+    def need_template(self, pod: PodSpec) -> None:
+        """Add a pod's template, where the ledger may not have it."""
+        if self._ledger_view.is_new(pod.signature):
+            self.templates[pod.signature] = pod.template
+
+    def explain(
+        self, attempts: Sequence[Attempt], seqs: Sequence[Mapping[int, int]], duration_us: int
+    ) -> None:
+        """Add the attempts of a cycle for which there are decisions, given the first seq of each by shard."""
+        self._attempts += [
+            AttemptRows(msgspec.structs.replace(attempt, duration_us=duration_us), of)
+            for attempt, of in zip(attempts, seqs, strict=True)
+            if of
+        ]
+
+    def refuse(self, record: Record, shard: int, rejected: Rejected, at_ms: int, sent_by: str) -> None:
+        """Add a dead letter for a record."""
+        seq = self._ledger_view.dead_seq[shard]
+        self._ledger_view.dead_seq[shard] = seq + 1
+        self._dead_letters.append(
+            dead_letter(record, rejected, shard=shard, seq=seq, at_ms=at_ms, sent_by=sent_by)
         )
 
-    def _need_template(self, pod: PodSpec) -> None:
-        if self._ledger_view.is_new(pod.signature):
-            self._templates[pod.signature] = pod.template
+    def skip(self, reason: str) -> None:
+        """Count an event that changed nothing."""
+        self._skipped[reason] = self._skipped.get(reason, 0) + 1
+
+    def rows(self, unverified_count: int) -> BatchDecisions:
+        """Return what became of the events."""
+        return BatchDecisions(
+            made=self.made,
+            attempts=self._attempts,
+            dead_letters=self._dead_letters,
+            skipped=self._skipped,
+            unverified_count=unverified_count,
+        )

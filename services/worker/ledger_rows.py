@@ -142,7 +142,7 @@ def usage_rows(measured: Mapping[str, str], state: ClusterState, ledger_view: Le
     rows = []
     for node in sorted(measured):
         record = state.usage.record(node)
-        if not record.series:  # and no mark: who followed its measurements has another one than who took them
+        if not record.series:  # and no mark: a worker that follows measurements has another one
             ledger_view.marks.pop(node, None)
         rows.append(UsageRow(record, ledger_view.marks.get(node, {}), measured[node]))
     return rows

@@ -47,13 +47,13 @@ class LostClaims:
 
         A claim that is doubtful, or refused by a guard, says nothing of its node's version.
         """
-        self.keys += committed.lost
+        self.keys += committed.lost_pods
         self._last = committed
         self.raised.append(committed.raised)
-        raising = [guard for guard in batch.guards if guard.raises]
-        self._is_guarded = not committed.lost or bool(batch.guards)
+        raising = [guard for guard in batch.cluster.guards if guard.raises]
+        self._is_guarded = not committed.lost_pods or bool(batch.cluster.guards)
         self._unsure = {each.key for each in raising if not each.nodes.isdisjoint(committed.lost_nodes)}
-        for claim in batch.claims if self._losses or committed.lost_nodes else ():
+        for claim in batch.cluster.claims if self._losses or committed.lost_nodes else ():
             if claim.id not in committed.lost_nodes:
                 self._losses.pop(claim.id, None)
             elif not claim.is_doubtful and claim.id not in committed.refused:
@@ -86,16 +86,16 @@ class LostClaims:
         LostPodTouched
             It says something of a pod that lost.
         """
-        uids = set(self._last.lost.values())
+        uids = set(self._last.lost_pods.values())
         if uids:
-            touched = {decision.pod_uid for decision, _ in batch.decisions}
-            touched.update(placed.pod_uid for placed in batch.placements_refreshed)
-            touched.update(pod.pod_uid for pod in batch.pending_added)
+            touched = {decision.pod_uid for decision, _ in batch.decisions.made}
+            touched.update(placed.pod_uid for placed in batch.pods.refreshed)
+            touched.update(pod.pod_uid for pod in batch.pods.pending_added)
             if found := sorted(uids & touched):
                 raise LostPodTouched(
                     f"pods {found[:3]} lost their nodes, and the next batch was planned with them"
                 )
         nodes = self._last.lost_nodes
-        if uids and not (self._is_guarded and batch.guards):
-            nodes |= {claim.id for claim in batch.claims}
+        if uids and not (self._is_guarded and batch.cluster.guards):
+            nodes |= {claim.id for claim in batch.cluster.claims}
         return doubt(batch, nodes, self._unsure, self._last.lost_gangs)

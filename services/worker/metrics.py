@@ -117,26 +117,26 @@ class WorkerMetrics:
 
     def committed(self, batch: CommitBatch, committed: Committed) -> None:
         """Count a batch that is durable."""
-        self.conflicts.inc(len(committed.lost))
+        self.conflicts.inc(len(committed.lost_pods))
         self.moved.inc(committed.moved_count)
         self.batches.inc()
-        self.records.inc(sum(a.hi - a.lo for a in batch.offsets if not a.topic.startswith("~")))
-        outcomes = Tally(decision.outcome for decision, _ in batch.decisions)
-        if committed.lost:
-            nominated = [row for row in batch.nominated if row.key in committed.lost]
+        self.records.inc(sum(a.hi - a.lo for a in batch.offsets.advances if not a.topic.startswith("~")))
+        outcomes = Tally(decision.outcome for decision, _ in batch.decisions.made)
+        if committed.lost_pods:
+            nominated = [row for row in batch.pods.nominated if row.key in committed.lost_pods]
             evicted = sum(len(row.victims) for row in nominated)
             outcomes[Outcome.NOMINATED] -= len(nominated)
-            outcomes[Outcome.BOUND] -= len(committed.lost) - len(nominated)
-            outcomes[Outcome.CONFLICT] += len(committed.lost)
+            outcomes[Outcome.BOUND] -= len(committed.lost_pods) - len(nominated)
+            outcomes[Outcome.CONFLICT] += len(committed.lost_pods)
             outcomes[Outcome.EVICTED] -= evicted
             outcomes[Outcome.SPARED] += evicted
         for outcome, count in outcomes.items():
             self.decisions.labels(outcome.value).inc(count)
-        self.measured.inc(len(batch.usage))
-        for reason, count in batch.skipped.items():
+        self.measured.inc(len(batch.cluster.usage))
+        for reason, count in batch.decisions.skipped.items():
             self.skipped.labels(reason).inc(count)
-        self.unverified.inc(batch.unverified_count)
-        for letter in batch.dead_letters:
+        self.unverified.inc(batch.decisions.unverified_count)
+        for letter in batch.decisions.dead_letters:
             self.dead_letters.labels(letter.code).inc()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from operator import attrgetter
 
-import msgspec
+from msgspec.structs import replace
 
 from domain.cycle.schedule import Scheduler
 from domain.model import limits
@@ -186,9 +186,7 @@ class Planner:
     def _hold(self, orphaned: Sequence[str] = ()) -> Iterable[Untold]:
         """Note from where this worker goes on with its shards; return what their pods were not told."""
         offsets = [(*at, offset) for at, offset in sorted(self._offsets.items())]
-        self.start = msgspec.structs.replace(
-            self.start, leases=dict(self.ledger_view.epochs), offsets=offsets
-        )
+        self.start = replace(self.start, leases=dict(self.ledger_view.epochs), offsets=offsets)
         return self.scheduler.own(self.ledger_view.epochs, self.shards_count, orphaned)
 
     def _pass_to(self, now_ms: int) -> None:
@@ -236,7 +234,7 @@ class Planner:
     def plan(
         self,
         records: Sequence[Record],
-        lost: Sequence[str] = (),
+        lost_keys: Sequence[str] = (),
         followed: Sequence[Followed] = (),
         due: int | None = None,
     ) -> CommitBatch | None:
@@ -249,20 +247,20 @@ class Planner:
         Likewise a master that lets more of its cluster share a node begins a batch, and a node that comes and
         goes under thousands of pods ends one: each time all are decided. Records behind are kept for later.
 
-        ``lost`` are keys of pods to be taken back before: one of the last two batches had placed them, and
-        the ledger did not grant it. They wait again, and are tried as if they came now. ``followed`` are the
-        next batches of others, which are folded before the records. ``due``: how many records, those held
-        first, make the batch, None: all; with those that come first (``ReadAhead``).
+        ``lost_keys`` are those of pods that one of the last two batches had placed, and the ledger did not
+        grant it. They wait again, and are tried as if they came now. ``followed`` are the next batches of
+        others, which are folded before the records. ``due``: how many records, those held first, make the
+        batch, None: all; with those that come first (``ReadAhead``).
 
         The state is ahead of the ledger from here on: if the batch does not commit, the planner is void.
         """
-        builder, folded, is_any = self._decide(records, lost, followed, due)
+        builder, folded, is_any = self._decide(records, lost_keys, followed, due)
         return self._build(builder, folded) if is_any else None
 
     def plan_batch(
         self,
         records: Sequence[Record],
-        lost: Sequence[str] = (),
+        lost_keys: Sequence[str] = (),
         followed: Sequence[Followed] = (),
         due: int | None = None,
         *,
@@ -275,22 +273,22 @@ class Planner:
         No record of a recorded one waits: looks for pods to try that found none left no trace. ``until_ms``
         is log time after it: where something was due, that is later than its records.
         """
-        builder, folded, _ = self._decide(records, lost, followed, due, is_recorded, until_ms)
+        builder, folded, _ = self._decide(records, lost_keys, followed, due, is_recorded, until_ms)
         builder.call = call
         return self._build(builder, folded)
 
     def _decide(
         self,
         records: Sequence[Record],
-        lost: Sequence[str],
+        lost_keys: Sequence[str],
         followed: Sequence[Followed],
         due: int | None,
         is_recorded: bool = False,
         until_ms: int = 0,
     ) -> tuple[BatchBuilder, Folded, bool]:
         """Fold and place; say also whether anything came of it."""
-        self._forgotten = lost
-        self._recent_claims.take_back(lost)
+        self._forgotten = lost_keys
+        self._recent_claims.forget(lost_keys)
         if self._is_renewed:
             self.ledger_view.reasons_known.clear()
             for signature, shard in self.scheduler.renew():
@@ -310,21 +308,26 @@ class Planner:
         if not self._refold_below:
             result = self.scheduler.cycle(self._now_ms, self._due_moments.passed_ms(self._now_ms))
             builder.decide(result, duration_us=self._stopwatch() - began_us)
-            builder.strict |= self.guards.decide(result, self.scheduler.state)
+            builder.cluster.strict |= self.guards.decide(result, self.scheduler.state)
             is_tried = self.scheduler.queue.take_put_off() or bool(result.attempts)
             # A worker without a shard has no batch to say so in.
             is_tried |= self._due_moments.look(self.scheduler, self._now_ms) and bool(self.ledger_view.epochs)
-        asked = folded.ends or lost or is_tried or self._is_renewed
-        changed = builder.decisions or builder.waiting or builder.pending_removed or builder.measured
-        return builder, folded, bool(asked or changed or self.scheduler.state.own_changes.has_any)
+        asked = folded.ends or lost_keys or is_tried or self._is_renewed
+        changed = builder.has_any or self.scheduler.state.own_changes.has_any
+        return builder, folded, bool(asked or changed)
 
     def _build(self, builder: BatchBuilder, folded: Folded) -> CommitBatch:
-        batch = builder.build(self._advance(folded.ends), self.forwarding.written())
-        self.scheduler.state.apply(Written(builder.placed_ms))
-        self._recent_claims.note(batch, builder.kept)
+        advances, due_ms = self._advance(folded.ends), self._due_moments.due_ms
+        batch = builder.build(advances, self.forwarding.written(), due_ms)
+        self.scheduler.state.apply(Written(builder.pods.placed_ms))
+        self._recent_claims.note(batch.pods, builder.pods.kept)
         guards = self.guards.guards(self.scheduler.state, self._now_ms)
-        more = {"journal": self._journal(batch, folded), "followed": dict(self.followed if guards else {})}
-        return msgspec.structs.replace(batch, **more, guards=guards, due_ms=self._due_moments.due_ms)
+        followed = dict(self.followed if guards else {})
+        return replace(
+            batch,
+            cluster=replace(batch.cluster, guards=guards, followed=followed),
+            journal=replace(batch.journal, row=self._journal(batch, folded)),
+        )
 
     def _follow(self, rows: Sequence[Followed], builder: BatchBuilder) -> None:
         """Fold what other workers did; what it means for own pods goes into the batch."""
@@ -365,7 +368,7 @@ class Planner:
             configures = topic == CONFIG_TOPIC and changes_plans(event)
             if not is_recorded and self._waits(event, configures, end):
                 break
-            if len(builder.decisions) >= batch_decisions_max:
+            if len(builder.decider.made) >= batch_decisions_max:
                 break
             at_ms = record.timestamp_ms
             if topic == TICKS_TOPIC and at_ms <= builder.now_ms:  # some clock is, or was, ahead
@@ -393,7 +396,7 @@ class Planner:
                 for change in changes:
                     builder.take(change, read, shard)
                 if topic != PODS_TOPIC and isinstance(event, FeedEvent) and is_news(changes):
-                    shared.append((len(builder.opened), as_folded(event, changes)))
+                    shared.append((len(builder.pods.opened), as_folded(event, changes)))
                 elif shared and isinstance(event, NodeDeleted):
                     shared = without_measured(shared, event.name)
             if configures:
@@ -432,7 +435,7 @@ class Planner:
 
     def _journal(self, batch: CommitBatch, folded: Folded) -> JournalRow:
         row, begins = self._journal_positions.tell(shard=self.lead, batch=self.batch)
-        first = msgspec.structs.replace(
+        first = replace(
             row,
             worker=self._incarnation,
             start=self.start if begins else None,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from domain.cycle.schedule import Scheduler
 from domain.state.nominations import Nomination
-from services.ports.ledger import CommitBatch
+from services.ports.ledger import BatchPods
 from services.worker.ledger_view import LedgerView
 
 BATCHES_PLANNED = 2
@@ -16,7 +16,7 @@ BATCHES_PLANNED = 2
 
 
 class _Claimed(NamedTuple):
-    """Of one batch: ``waited`` as of ``CommitBatch``, ``kept`` nominations by uid, uids nominated."""
+    """Of one batch: ``waited`` as of ``BatchPods``, ``kept`` nominations by uid, uids nominated."""
 
     waited: Mapping[str, tuple[int, int, str | None]]
     kept: Mapping[str, Nomination]
@@ -30,12 +30,12 @@ class RecentClaims:
         self._scheduler, self._ledger_view = scheduler, ledger_view
         self._batches: deque[_Claimed] = deque(maxlen=BATCHES_PLANNED)
 
-    def note(self, batch: CommitBatch, kept: Mapping[str, Nomination]) -> None:
-        """Take note of a batch that was planned; ``kept`` are the nominations of pods that it binds."""
-        nominated = frozenset(row.pod_uid for row in batch.nominated)
-        self._batches.append(_Claimed(batch.waited, kept, nominated))
+    def note(self, pods: BatchPods, kept: Mapping[str, Nomination]) -> None:
+        """Take note of a planned batch; ``kept`` are nominations of the pods that it binds."""
+        nominated = frozenset(row.pod_uid for row in pods.nominated)
+        self._batches.append(_Claimed(pods.waited, kept, nominated))
 
-    def take_back(self, keys: Sequence[str]) -> None:
+    def forget(self, keys: Sequence[str]) -> None:
         """Let pods wait again that the ledger did not grant.
 
         A pod that could not be bound to its nominated node is nominated there again.

@@ -18,6 +18,7 @@ from services.adapters.postgres.ledger import PostgresLedger
 from services.cli.main import main
 from services.ports.journal import BATCHES
 from services.ports.ledger import CommitBatch, Committed, NotCommitted
+from tests.batches import batch_of, changed
 
 _CHANCE = 0.2
 replace = msgspec.structs.replace
@@ -28,15 +29,15 @@ def _offsets_apart() -> None:
     commit = PostgresLedger.commit
 
     async def apart(self: PostgresLedger, batch: CommitBatch) -> Committed | NotCommitted:
-        read = [advance for advance in batch.offsets if advance.topic != BATCHES]
+        read = [advance for advance in batch.offsets.advances if advance.topic != BATCHES]
         if read:
-            outcome = await commit(self, CommitBatch(offsets=read, log_time_ms=batch.log_time_ms))
+            outcome = await commit(self, batch_of(advances=read, log_time_ms=batch.offsets.log_time_ms))
             if isinstance(outcome, NotCommitted):
                 return outcome
             if random.random() < _CHANCE:
                 os.kill(os.getpid(), signal.SIGKILL)
-        done = [a if a.topic == BATCHES else a._replace(lo=a.hi) for a in batch.offsets]
-        return await commit(self, replace(batch, offsets=done))
+        done = [a if a.topic == BATCHES else a._replace(lo=a.hi) for a in batch.offsets.advances]
+        return await commit(self, changed(batch, advances=done))
 
     PostgresLedger.commit = apart  # type: ignore[method-assign]
 

@@ -24,8 +24,9 @@ from domain.state.table import NodeTable
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.ledger import MemoryLedger
 from services.plan.scenario import plan_scenario
-from services.ports.ledger import CommitBatch, Committed, NodeClaim, NodeFact
+from services.ports.ledger import Committed, NodeClaim, NodeFact
 from services.ports.log import PODS_TOPIC, TopicPartition
+from tests.batches import batch_of
 from tests.builders import node_manifest, pod_manifest
 from tests.conformance.tables import FIT_ONLY, STRUCTURES
 from tests.conformance.tables import structure_cases as cases
@@ -317,7 +318,7 @@ class Racing:
 
     async def _commit(self, **nodes: Any) -> Committed:
         move = advance(self._lease, self._offset, self._offset + 1)
-        outcome = await self.ledger.commit(CommitBatch(offsets=[move], log_time_ms=1, **nodes))
+        outcome = await self.ledger.commit(batch_of(advances=[move], log_time_ms=1, **nodes))
         assert isinstance(outcome, Committed)
         self._offset += 1
         return outcome

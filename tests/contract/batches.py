@@ -27,6 +27,7 @@ from services.ports.ledger import (
     UsageRow,
 )
 from services.ports.log import PODS_TOPIC
+from tests.batches import batch_of
 
 AT_MS = 1_700_000_000_000
 SIGNATURE = b"0123456789abcdef"
@@ -180,13 +181,13 @@ def bind(lease: Lease, seqs: Sequence[int], lo: int, node: str = "n1", **more: A
     """Return a batch that binds one pod per seq, ``p<shard>-<seq>``. ``nodes`` are facts and claims."""
     nodes = more.pop("nodes", ())
     made = [decision(lease, seq, f"p{lease.shard}-{seq}", node) for seq in seqs]
-    return CommitBatch(
+    return batch_of(
         **{
-            "offsets": [advance(lease, lo, lo + len(made))],
-            "decisions": [record(one) for one in made],
+            "advances": [advance(lease, lo, lo + len(made))],
+            "made": [record(one) for one in made],
             "facts": [each for each in nodes if isinstance(each, NodeFact)],
             "claims": [each for each in nodes if isinstance(each, NodeClaim)],
-            "placements_opened": [opened(one) for one in made],
+            "opened": [opened(one) for one in made],
             "waited": {one.pod_uid: (one.seq, AT_MS, "key:ops") for one in made},
             "templates": {SIGNATURE: PodTemplate(requests={"cpu": 100})},
             "seq_next": {lease.shard: seqs[-1] + 1},
@@ -217,8 +218,8 @@ def everything(lease: Lease) -> CommitBatch:
         pods_count=1,
         bound_count=1,
     )
-    return CommitBatch(
-        offsets=[advance(lease, 0, 5)],
+    return batch_of(
+        advances=[advance(lease, 0, 5)],
         facts=[
             new_node(1, sent_by="key:ops", spec=spec, delta={"cpu": 100, "pods": 1, "nvidia.com/gpu": 2}),
             new_node(2, delta={"cpu": 250, "pods": 1}),
@@ -227,11 +228,11 @@ def everything(lease: Lease) -> CommitBatch:
             SIGNATURE: PodTemplate(requests={"cpu": 100, "nvidia.com/gpu": 2}, tolerations=()),
             b"another-16-bytes": PodTemplate(requests={"cpu": 1 << 40}),
         },
-        placements_opened=[
+        opened=[
             opened(bound, labels={"app": "web"}),
             opened(adopted, adopted=True, resource_version=None),
         ],
-        decisions=[record(bound), record(adopted), record(waits)],
+        made=[record(bound), record(adopted), record(waits)],
         attempts=[AttemptRows(attempt, {lease.shard: 1})],
         pending_added=[waiting(lease, "waits", 4, **more)],
         pending_groups=[

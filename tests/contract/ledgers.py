@@ -14,12 +14,13 @@ from services.adapters.memory.history import MemoryHistory
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.outbox import MemoryOutbox
 from services.adapters.memory.store import MemoryStore
+from services.adapters.postgres.engine import Engine
 from services.adapters.postgres.history import PostgresHistory
 from services.adapters.postgres.ledger import PostgresLedger
 from services.adapters.postgres.migrate import init_shards
 from services.adapters.postgres.outbox import PostgresOutbox
-from services.adapters.postgres.queries import PostgresStore
 from services.adapters.postgres.schema import metadata
+from services.adapters.postgres.store import PostgresStore
 from services.ports.history import History
 from services.ports.journal import BATCHES
 from services.ports.ledger import CommitBatch, Lease, Ledger, LedgerState, NotCommitted, both
@@ -177,7 +178,7 @@ class PostgresBackend:
 
     def store(self) -> PostgresStore:
         """See ``Backend``."""
-        store = PostgresStore(self.dsn)
+        store = PostgresStore(Engine(self.dsn))
         self._opened.append(store)
         return store
 

@@ -44,16 +44,16 @@ async def test_what_was_noted_comes_back_latest_minute_first(store: Store) -> No
     sent = asked(AT_MS + 5, events_count=3, spans=(Span(PODS_TOPIC, 0, 7, 10),))
     nobody = asked(AT_MS + 3 * MINUTE_MS, caller=None, roles=(), target="", status=401, code="no-key")
     rows = [asked(), nobody, sent, asked(AT_MS + MINUTE_MS)]
-    await store.note_accesses(rows)
-    found = list(await store.accesses(ANY, 10, None))
+    await store.callers.note_accesses(rows)
+    found = list(await store.callers.accesses(ANY, 10, None))
     assert found == sorted(rows, key=lambda row: (row.minute_ms, row.digest), reverse=True)
 
 
 async def test_equal_requests_of_a_minute_are_counted(store: Store) -> None:
-    await store.note_accesses([asked(AT_MS + 9)])
-    await store.note_accesses([asked(AT_MS + 2, last_at_ms=AT_MS + 4, duration_ms=90, times=4)])
-    await store.note_accesses([asked(AT_MS + MINUTE_MS)])
-    later, both = await store.accesses(ANY, 10, None)
+    await store.callers.note_accesses([asked(AT_MS + 9)])
+    await store.callers.note_accesses([asked(AT_MS + 2, last_at_ms=AT_MS + 4, duration_ms=90, times=4)])
+    await store.callers.note_accesses([asked(AT_MS + MINUTE_MS)])
+    later, both = await store.callers.accesses(ANY, 10, None)
     assert (later.at_ms, later.times) == (AT_MS + MINUTE_MS, 1)
     assert both == asked(AT_MS + 2, last_at_ms=AT_MS + 9, duration_ms=90, times=5)
 
@@ -83,10 +83,12 @@ async def test_a_filter_keeps_what_it_says(store: Store) -> None:
         asked(AT_MS + MINUTE_MS, status=403, code="forbidden"),
         asked(AT_MS + 2 * MINUTE_MS, caller=None, status=401, code="wrong-key"),
     ]
-    await store.note_accesses(rows)
+    await store.callers.note_accesses(rows)
 
     async def found(**which: Any) -> list[int]:
-        return sorted(rows.index(row) for row in await store.accesses(AccessFilter(**which), 10, None))
+        return sorted(
+            rows.index(row) for row in await store.callers.accesses(AccessFilter(**which), 10, None)
+        )
 
     assert await found(caller="key:b") == [1]
     assert await found(caller="key:a") == [0, 2]
@@ -99,12 +101,14 @@ async def test_a_filter_keeps_what_it_says(store: Store) -> None:
 
 async def test_pages_leave_nothing_out(store: Store) -> None:
     rows = [asked(AT_MS + at // 4 * MINUTE_MS, target=f"/{at}") for at in range(10)]
-    await store.note_accesses(rows)
+    await store.callers.note_accesses(rows)
     walked: list[Access] = []
-    while page := await store.accesses(ANY, 3, (walked[-1].minute_ms, walked[-1].digest) if walked else None):
+    while page := await store.callers.accesses(
+        ANY, 3, (walked[-1].minute_ms, walked[-1].digest) if walked else None
+    ):
         walked += page
     assert sorted(row.target for row in walked) == [f"/{at}" for at in range(10)]
-    assert walked == list(await store.accesses(ANY, 100, None))
+    assert walked == list(await store.callers.accesses(ANY, 100, None))
 
 
 async def test_old_ones_are_forgotten_a_few_at_a_time(store: Store, backend: Backend) -> None:
@@ -113,15 +117,15 @@ async def test_old_ones_are_forgotten_a_few_at_a_time(store: Store, backend: Bac
         await backend.pass_time((now_ms - backend.database.now_ms()) / 1000)
     day_ms = 86_400_000
     old = [asked(now_ms - 3 * day_ms, target=f"/{at}") for at in range(3)]
-    await store.note_accesses([*old, asked(now_ms - day_ms)])
-    assert await store.forget_accesses(2 * 86_400, 2) == 2
-    assert await store.forget_accesses(2 * 86_400, 2) == 1
-    assert await store.forget_accesses(2 * 86_400, 2) == 0
-    assert [row.at_ms for row in await store.accesses(ANY, 10, None)] == [now_ms - day_ms]
+    await store.callers.note_accesses([*old, asked(now_ms - day_ms)])
+    assert await store.callers.forget_accesses(2 * 86_400, 2) == 2
+    assert await store.callers.forget_accesses(2 * 86_400, 2) == 1
+    assert await store.callers.forget_accesses(2 * 86_400, 2) == 0
+    assert [row.at_ms for row in await store.callers.accesses(ANY, 10, None)] == [now_ms - day_ms]
 
 
 async def test_what_only_some_bytes_can_be_is_kept(store: Store) -> None:
     """Half a character cannot get here: a target is ASCII as the socket gave it."""
     row = msgspec.structs.replace(asked(), address="", route="unknown", target="/%F0%9F?'\"\\;--")
-    await store.note_accesses([row])
-    assert list(await store.accesses(ANY, 1, None)) == [row]
+    await store.callers.note_accesses([row])
+    assert list(await store.callers.accesses(ANY, 1, None)) == [row]

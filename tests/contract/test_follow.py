@@ -26,6 +26,7 @@ from services.ports.ledger import (
     PlacementClosed,
     PlacementRefreshed,
 )
+from tests.batches import batch_of, changed
 from tests.contract.batches import AT_MS, SIGNATURE, advance, bind, everything, load_node
 from tests.contract.ledgers import SHARDS, Backend, start
 
@@ -40,7 +41,7 @@ def journalled(batch: CommitBatch, shard: int, number: int) -> CommitBatch:
         seqs={shard: (1, 4)},
         feed=pack_feed(batch),
     )
-    return msgspec.structs.replace(batch, journal=row)
+    return changed(batch, row=row)
 
 
 async def commit(ledger: Ledger, batch: CommitBatch) -> None:
@@ -76,10 +77,10 @@ async def test_only_what_others_did_since_comes_and_in_the_order_of_positions(le
 async def test_a_batch_comes_with_all_that_its_feed_names(backend: Backend, ledger: Ledger) -> None:
     leases = await two_chains(ledger)
     batch = journalled(everything(leases[0]), 0, 1)
-    assert batch.journal is not None
+    assert batch.journal.row is not None
     for reader in (ledger, backend.ledger()):
         first, second, *_ = await reader.follow({0: 0, 1: 0})
-        assert first.feed == unpack_feed(batch.journal.feed)
+        assert first.feed == unpack_feed(batch.journal.row.feed)
         assert (first.log_time_ms, first.seqs) == (AT_MS + 1, {0: (1, 4)})
         assert first.templates == {SIGNATURE: PodTemplate(requests={"cpu": 100, "nvidia.com/gpu": 2})}
         assert second.templates == first.templates, "as the ledger has it, which had it before"
@@ -162,10 +163,10 @@ async def test_each_answer_is_bounded_and_complete_in_itself(
 def test_a_feed_says_what_the_batch_did() -> None:
     lease = Lease(3, 1)
     life = PodLife(start_time="2023", controller=Controller(kind="Job", name="j", uid="u"))
-    batch = msgspec.structs.replace(
+    batch = changed(
         everything(lease),
-        placements_closed=[PlacementClosed("uid-left", AT_MS), PlacementClosed("uid-placed", AT_MS)],
-        placements_refreshed=[
+        closed=[PlacementClosed("uid-left", AT_MS), PlacementClosed("uid-placed", AT_MS)],
+        refreshed=[
             PlacementRefreshed("uid-old", 9, {"app": "web"}, life),
             PlacementRefreshed("uid-older", None, {}, None),
         ],
@@ -192,14 +193,14 @@ def test_a_feed_says_what_the_batch_did() -> None:
 
 def test_a_pod_may_count_on_a_node_that_the_batch_did_not_change() -> None:
     lease = Lease(0, 1)
-    batch = msgspec.structs.replace(bind(lease, [1, 2], 0, node="unknown"), claims=[load_node(1, 4)])
+    batch = changed(bind(lease, [1, 2], 0, node="unknown"), claims=[load_node(1, 4)])
     feed = unpack_feed(pack_feed(batch))
     assert (feed.nodes, feed.changes) == (["n1", "unknown"], [1])
     assert feed.opened.nodes == [1, 1]
 
 
 def test_rows_of_builds_without_a_feed_say_nothing() -> None:
-    empty = unpack_feed(pack_feed(CommitBatch(offsets=[advance(Lease(0, 1), 0, 1)])))
+    empty = unpack_feed(pack_feed(batch_of(advances=[advance(Lease(0, 1), 0, 1)])))
     assert unpack_feed(b"") == msgspec.structs.replace(empty, gone=None), "who is gone is left to the ledger"
 
 
@@ -227,6 +228,6 @@ def test_events_come_back_as_they_were_folded() -> None:
     packed = pack_feed(batch, list(enumerate(events)))
     found = unpack_feed(packed).events
     assert [(before, unpack_event(kind, each)) for before, kind, each in found] == list(enumerate(events))
-    fewer = msgspec.structs.replace(batch, placements_opened=batch.placements_opened[:1])
+    fewer = changed(batch, opened=batch.pods.opened[:1])
     again = unpack_feed(pack_again(fewer, packed))
     assert (again.events, again.opened.keys) == (found, ["ns/placed"])

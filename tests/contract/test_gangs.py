@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest_asyncio
 
 from domain.model.pods import PodTemplate
-from services.ports.ledger import CommitBatch, Committed, Ledger, PendingGroup, PlacementClosed
+from services.ports.ledger import Committed, Ledger, PendingGroup, PlacementClosed
 from services.ports.store import PodFilter, Store
+from tests.batches import batch_of
 from tests.contract.batches import (
     AT_MS,
     SIGNATURE,
@@ -38,8 +39,8 @@ async def store(backend: Backend, ledger: Ledger) -> Store:
         0,
         facts=[new_node(1, delta={"cpu": 2000, "pods": 2})],
         templates={each: PodTemplate(gang="ns/team") for each in reasons} | {SIGNATURE: PodTemplate()},
-        decisions=[(each, b"{}") for each in made],
-        placements_opened=[opened(each, gang="team") for each in made],
+        made=[(each, b"{}") for each in made],
+        opened=[opened(each, gang="team") for each in made],
         pending_added=[*pods, gated, waiting(first, "lost", 4, gang="none"), of_workload],
         pending_groups=[
             PendingGroup(
@@ -59,9 +60,9 @@ async def store(backend: Backend, ledger: Ledger) -> Store:
         + [config("train", kind="Workload", namespace="ns", object={"pod_groups": {"w": 2}})],
     )
     assert await ledger.commit(batch) == Committed()
-    ended = CommitBatch(
-        offsets=[advance(first, 2, 3)],
-        placements_closed=[PlacementClosed("uid-run-2", AT_MS)],
+    ended = batch_of(
+        advances=[advance(first, 2, 3)],
+        closed=[PlacementClosed("uid-run-2", AT_MS)],
         seq_next={first.shard: 3},
         log_time_ms=AT_MS,
     )

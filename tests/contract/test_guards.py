@@ -15,6 +15,7 @@ from services.ports.guards import Guard, budget_key
 from services.ports.journal import BATCHES, JournalRow
 from services.ports.ledger import CommitBatch, Committed, Lease, Ledger, OffsetAdvance
 from services.ports.log import TopicPartition
+from tests.batches import batch_of, changed
 from tests.contract.batches import AT_MS, SIGNATURE, bind, decision, load_node, new_node, opened, record
 from tests.contract.ledgers import SHARDS, start
 
@@ -50,7 +51,7 @@ class Writer:
         batch = bind(self.lease, [at + 1], at, nodes=claims, guards=guards, followed=followed, **more)
         number, self.batch = self.batch, self.batch + 1
         counted = OffsetAdvance(self.lease.shard, BATCHES, 0, self.lease.epoch, number, number + 1)
-        batch = msgspec.structs.replace(batch, offsets=[*batch.offsets, counted])
+        batch = changed(batch, advances=[*batch.offsets.advances, counted])
         outcome = await self.ledger.commit(journalled(batch, self.lease.shard, self.batch))
         assert isinstance(outcome, Committed)
         return outcome
@@ -58,7 +59,7 @@ class Writer:
 
 def journalled(batch: CommitBatch, shard: int, number: int) -> CommitBatch:
     row = JournalRow(shard=shard, batch=number, log_time_ms=AT_MS, feed=pack_feed(batch))
-    return msgspec.structs.replace(batch, journal=row)
+    return changed(batch, row=row)
 
 
 def raised_by(outcome: Committed) -> set[str]:
@@ -67,9 +68,9 @@ def raised_by(outcome: Committed) -> set[str]:
 
 async def test_a_new_matcher_is_announced_and_its_pods_wait(ledger: Ledger) -> None:
     first, _ = await writers(ledger)
-    assert not (await first.commit(1, [reads("ns", 0)])).lost, "nobody has announced anything"
+    assert not (await first.commit(1, [reads("ns", 0)])).lost_pods, "nobody has announced anything"
     outcome = await first.commit(2, [reads("ns", 0), ANNOUNCES])
-    assert set(outcome.lost) == {"ns/p0-2"}
+    assert set(outcome.lost_pods) == {"ns/p0-2"}
     assert outcome.refused == outcome.lost_nodes == ON_NODE
     assert raised_by(outcome) == {MATCHER, "ns"}
     assert (await ledger.load_base()).guards == {MATCHER: 1, "ns": 1}
@@ -81,19 +82,19 @@ async def test_a_new_matcher_is_announced_and_its_pods_wait(ledger: Ledger) -> N
 async def test_who_does_not_know_of_a_matcher_places_nothing_in_its_namespaces(ledger: Ledger) -> None:
     first, second = await writers(ledger)
     await first.commit(1, [ANNOUNCES])
-    assert set((await second.commit(1, [reads("ns", 0)])).lost) == {"ns/p1-1"}
-    assert not (await second.commit(1, [reads("other", 0)])).lost
-    assert not (await second.commit(2, [reads("ns", 1)])).lost
+    assert set((await second.commit(1, [reads("ns", 0)])).lost_pods) == {"ns/p1-1"}
+    assert not (await second.commit(1, [reads("other", 0)])).lost_pods
+    assert not (await second.commit(2, [reads("ns", 1)])).lost_pods
 
 
 async def test_of_two_who_read_a_matcher_one_is_first(ledger: Ledger) -> None:
     first, second = await writers(ledger)
     await first.commit(1, [ANNOUNCES])
     outcome = await first.commit(1, [reads("ns", 1), raises(1)])
-    assert (outcome.lost, raised_by(outcome)) == ({}, {MATCHER})
+    assert (outcome.lost_pods, raised_by(outcome)) == ({}, {MATCHER})
     outcome = await second.commit(2, [reads("ns", 1), raises(1)])
-    assert (set(outcome.lost), raised_by(outcome)) == ({"ns/p1-1"}, set())
-    assert not (await second.commit(2, [raises(2)], {0: 2})).lost
+    assert (set(outcome.lost_pods), raised_by(outcome)) == ({"ns/p1-1"}, set())
+    assert not (await second.commit(2, [raises(2)], {0: 2})).lost_pods
     assert (await ledger.load_base()).guards == {MATCHER: 3, "ns": 1}
 
 
@@ -101,15 +102,15 @@ async def test_who_reads_a_matcher_must_know_all_who_could_not_know_of_it(ledger
     first, second = await writers(ledger)
     await second.commit(1, [reads("ns", 0)])
     await first.commit(2, [ANNOUNCES])
-    assert set((await first.commit(2, [raises(1)], {1: 0})).lost) == {"ns/p0-2"}
-    assert not (await first.commit(2, [raises(1)], {1: 1})).lost
+    assert set((await first.commit(2, [raises(1)], {1: 0})).lost_pods) == {"ns/p0-2"}
+    assert not (await first.commit(2, [raises(1)], {1: 1})).lost_pods
 
 
 async def test_what_a_node_loses_raises_nothing(ledger: Ledger) -> None:
     first, _ = await writers(ledger)
     await first.commit(1, [ANNOUNCES])
     outcome = await first.commit(7, [raises(1)])
-    assert (set(outcome.lost), outcome.refused, outcome.raised) == ({"ns/p0-2"}, frozenset(), ())
+    assert (set(outcome.lost_pods), outcome.refused, outcome.raised) == ({"ns/p0-2"}, frozenset(), ())
     assert (await ledger.load_base()).guards[MATCHER] == 1
 
 
@@ -123,17 +124,17 @@ async def test_who_was_placed_beside_a_pod_that_lost_loses_too(
     first, _ = await writers(ledger)
     await first.commit(1, [ANNOUNCES])
     lease = first.lease
-    new = CommitBatch(
-        offsets=[OffsetAdvance(0, BATCHES, 0, lease.epoch, 2, 3)], facts=[new_node(2), new_node(3)]
+    new = batch_of(
+        advances=[OffsetAdvance(0, BATCHES, 0, lease.epoch, 2, 3)], facts=[new_node(2), new_node(3)]
     )
     assert await ledger.commit(journalled(new, 0, 3)) == Committed()
     only_room = msgspec.structs.replace(load_node(3, 1, cpu=100), resource_only=True)
     made = [decision(lease, seq, f"p{seq}", f"n{node}") for seq, node in ((2, 1), (3, 2), (4, 3))]
-    batch = CommitBatch(
-        offsets=[OffsetAdvance(0, BATCHES, 0, lease.epoch, 3, 4)],
-        decisions=[record(each) for each in made],
+    batch = batch_of(
+        advances=[OffsetAdvance(0, BATCHES, 0, lease.epoch, 3, 4)],
+        made=[record(each) for each in made],
         claims=[load_node(1, 7, cpu=100), load_node(2, 1, cpu=100), only_room],
-        placements_opened=[opened(each) for each in made],
+        opened=[opened(each) for each in made],
         waited={each.pod_uid: (each.seq, AT_MS, None) for each in made},
         templates={SIGNATURE: PodTemplate(requests={"cpu": 100})},
         seq_next={0: 5},
@@ -142,7 +143,7 @@ async def test_who_was_placed_beside_a_pod_that_lost_loses_too(
     )
     outcome = await ledger.commit(journalled(batch, 0, 4))
     assert isinstance(outcome, Committed)
-    assert (set(outcome.lost), outcome.raised) == ({"ns/p2", "ns/p3"}, ())
+    assert (set(outcome.lost_pods), outcome.raised) == ({"ns/p2", "ns/p3"}, ())
     assert outcome.refused == {2}, "its own claim would have been granted"
     base = await ledger.load_base()
     assert {row.name: (row.version, row.requested) for row in base.nodes} == {
@@ -164,8 +165,8 @@ async def test_what_was_raised_is_told_again(ledger: Ledger) -> None:
     assert isinstance(outcome, Committed)
     assert outcome.raised == (MATCHER,)
     assert await ledger.resolve(batch) == outcome
-    assert batch.journal is not None
-    assert unpack_feed(batch.journal.feed).raised == []
+    assert batch.journal.row is not None
+    assert unpack_feed(batch.journal.row.feed).raised == []
 
 
 async def writers(ledger: Ledger) -> tuple[Writer, Writer]:
@@ -173,8 +174,8 @@ async def writers(ledger: Ledger) -> tuple[Writer, Writer]:
     leases = await start(ledger, SHARDS)
     for lease in leases:
         await ledger.ensure_offsets(lease, {TopicPartition(BATCHES, 0): 0})
-    known = CommitBatch(
-        offsets=[OffsetAdvance(0, BATCHES, 0, leases[0].epoch, 0, 1)], facts=[new_node(1)], log_time_ms=AT_MS
+    known = batch_of(
+        advances=[OffsetAdvance(0, BATCHES, 0, leases[0].epoch, 0, 1)], facts=[new_node(1)], log_time_ms=AT_MS
     )
     assert await ledger.commit(journalled(known, 0, 1)) == Committed()
     found = tuple(Writer(ledger, lease) for lease in leases)
@@ -186,7 +187,7 @@ async def test_a_shard_that_was_taken_over_is_known_to_its_end(ledger: Ledger) -
     await second.commit(1, [reads("ns", 0)])
     await first.commit(2, [ANNOUNCES])
     outcome = await first.commit(2, [raises(1)], {}, shards=dict([first.lease, second.lease]))
-    assert outcome.lost == {}
+    assert outcome.lost_pods == {}
 
 
 def drops(version: int) -> Guard:
@@ -204,7 +205,7 @@ async def test_a_matcher_goes_that_nobody_used_meanwhile_and_all_are_told(ledger
     assert told.feed.raised == [f"-{MATCHER}"]
     assert (await first.commit(4, [raises(2)])).refused == ON_NODE, "it has not heard of that"
     assert raised_by(await first.commit(4, [ANNOUNCES], {1: 2})) == {MATCHER, "ns"}
-    assert not (await first.commit(4, [reads("ns", 2), raises(1)], {1: 2})).lost
+    assert not (await first.commit(4, [reads("ns", 2), raises(1)], {1: 2})).lost_pods
 
 
 BUDGET = budget_key("ns/web")
@@ -218,10 +219,10 @@ def evicts(version: int) -> Guard:
 async def test_of_two_who_take_from_a_budget_one_is_first_though_nobody_did_before(ledger: Ledger) -> None:
     first, second = await writers(ledger)
     outcome = await first.commit(1, [evicts(0)])
-    assert (outcome.lost, outcome.raised) == ({}, (BUDGET,))
+    assert (outcome.lost_pods, outcome.raised) == ({}, (BUDGET,))
     outcome = await second.commit(2, [evicts(0)])
-    assert (set(outcome.lost), outcome.refused, outcome.raised) == ({"ns/p1-1"}, ON_NODE, ())
-    assert not (await second.commit(2, [evicts(1)])).lost
+    assert (set(outcome.lost_pods), outcome.refused, outcome.raised) == ({"ns/p1-1"}, ON_NODE, ())
+    assert not (await second.commit(2, [evicts(1)])).lost_pods
     assert (await ledger.load_base()).guards == {BUDGET: 2}
     told = [each.feed.raised for each in await ledger.follow({0: 0, 1: 0})]
     assert sorted(told) == [[], [], [BUDGET], [BUDGET]]
@@ -230,8 +231,8 @@ async def test_of_two_who_take_from_a_budget_one_is_first_though_nobody_did_befo
 async def test_what_lost_took_nothing_from_a_budget(ledger: Ledger) -> None:
     first, second = await writers(ledger)
     outcome = await first.commit(7, [evicts(0)])
-    assert (set(outcome.lost), outcome.raised) == ({"ns/p0-1"}, ())
-    assert not (await second.commit(1, [evicts(0)])).lost
+    assert (set(outcome.lost_pods), outcome.raised) == ({"ns/p0-1"}, ())
+    assert not (await second.commit(1, [evicts(0)])).lost_pods
 
 
 async def test_two_who_take_from_a_budget_at_the_same_time_do_not_both_come_first(ledger: Ledger) -> None:
@@ -241,11 +242,11 @@ async def test_two_who_take_from_a_budget_at_the_same_time_do_not_both_come_firs
         outcomes = await asyncio.gather(
             *(writer.commit(version + 1, [evicts(version)]) for writer in (first, second))
         )
-        assert sorted(len(each.lost) for each in outcomes) == [0, 1]
+        assert sorted(len(each.lost_pods) for each in outcomes) == [0, 1]
 
 
 async def test_two_who_bring_a_budget_at_the_same_time_do_not_both_come_first(ledger: Ledger) -> None:
     first, second = await writers(ledger)
     outcomes = await asyncio.gather(*(writer.commit(1, [evicts(0)]) for writer in (first, second)))
-    assert sorted(len(each.lost) for each in outcomes) == [0, 1]
+    assert sorted(len(each.lost_pods) for each in outcomes) == [0, 1]
     assert (await ledger.load_base()).guards == {BUDGET: 1}

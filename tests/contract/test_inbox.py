@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
 import pytest
 import pytest_asyncio
 
@@ -15,6 +14,7 @@ from services.ports.inbox import Forwarded, Handed, InboxRecord, Waiting, handed
 from services.ports.journal import JournalRow
 from services.ports.ledger import CommitBatch, Committed, Lease, Ledger, NotCommitted, OffsetAdvance
 from services.ports.log import PODS_TOPIC
+from tests.batches import batch_of, changed
 from tests.contract.batches import AT_MS, advance
 from tests.contract.ledgers import BACKENDS, LEASE_SECONDS, Backend, open_backend, refuses, start_two
 from tests.servers import MakeDatabase
@@ -47,12 +47,12 @@ def handed(lo: int, hi: int, home: int = 1, source: int = 0) -> list[Handed]:
 def hand_over(lease: Lease, lo: int, hi: int, **more: Any) -> CommitBatch:
     """Return the batch that hands events over from shard 0 to shard 1."""
     lane = OffsetAdvance(lease.shard, handed_topic(1), lease.shard, lease.epoch, lo, hi)
-    return CommitBatch(offsets=[advance(lease, lo, hi), lane], handed=handed(lo, hi), **more)
+    return batch_of(advances=[advance(lease, lo, hi), lane], handed=handed(lo, hi), **more)
 
 
 def fold(lease: Lease, lo: int, hi: int) -> CommitBatch:
     """Return the batch that takes them."""
-    return CommitBatch(offsets=[OffsetAdvance(1, inbox_topic(0), 1, lease.epoch, lo, hi)])
+    return batch_of(advances=[OffsetAdvance(1, inbox_topic(0), 1, lease.epoch, lo, hi)])
 
 
 async def test_what_was_handed_over_is_read_in_order_and_up_to_where_it_is_committed(
@@ -118,7 +118,7 @@ async def test_no_event_is_written_under_a_number_that_is_taken(
     await first.commit(hand_over(lease, 0, 3))
     before = await backend.dump()
     with pytest.raises(LedgerMismatch, match="inbox_pkey"):
-        await first.commit(CommitBatch(offsets=[advance(lease, 3, 4)], handed=handed(2, 3)))
+        await first.commit(batch_of(advances=[advance(lease, 3, 4)], handed=handed(2, 3)))
     assert await backend.dump() == before
 
 
@@ -144,7 +144,7 @@ async def test_followers_are_told_how_far_inboxes_are_and_a_replay_reads_them_ag
     (first, lease), (second, _) = writers
     batch = hand_over(lease, 0, 3)
     row = journal_row(batch, [], JournalRow(shard=0, batch=1), None)
-    await first.commit(msgspec.structs.replace(batch, journal=row))
+    await first.commit(changed(batch, row=row))
     (followed,) = await second.follow({0: 0})
     assert [tuple(lane) for lane in followed.feed.lanes] == [(0, handed_topic(1), 3)]
     history = backend.history()

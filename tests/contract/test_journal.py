@@ -22,6 +22,7 @@ from services.ports.journal import (
 )
 from services.ports.ledger import CommitBatch, Committed, Lease, Ledger, LedgerState, NotCommitted
 from services.ports.log import PODS_TOPIC
+from tests.batches import batch_of, changed
 from tests.contract.batches import AT_MS, advance, bind, everything
 from tests.contract.ledgers import SHARDS, Backend, loaded, start
 
@@ -66,7 +67,7 @@ def row(number: int, start: Start | None = None, digest: str | None = None) -> J
 
 
 def journalled(batch: CommitBatch, journal: JournalRow) -> CommitBatch:
-    return msgspec.structs.replace(batch, journal=journal)
+    return changed(batch, row=journal)
 
 
 async def rows_of(backend: Backend, first: int = 1, last: int = 100) -> list[JournalRow]:
@@ -111,7 +112,7 @@ async def test_decisions_come_back_as_they_were_recorded(backend: Backend, ledge
     leases = await start(ledger, SHARDS)
     batch = everything(leases[0])
     await ledger.commit(batch)
-    payloads = [payload for _, payload in batch.decisions]
+    payloads = [payload for _, payload in batch.decisions.made]
     assert list(await backend.history().decisions({0: (1, 4)})) == payloads
     assert list(await backend.history().decisions({0: (2, 3), 1: (1, 9)})) == payloads[1:2]
 
@@ -154,7 +155,7 @@ async def test_what_is_committed_meanwhile_is_not_in_a_checkpoint(backend: Backe
 async def test_a_checkpoint_of_a_ledger_that_moved_on_is_refused(backend: Backend, ledger: Ledger) -> None:
     leases = await start(ledger, SHARDS)
     before = await loaded(ledger, leases)
-    assert await ledger.commit(CommitBatch(offsets=[advance(leases[0], 0, 1)])) == COMMITTED
+    assert await ledger.commit(batch_of(advances=[advance(leases[0], 0, 1)])) == COMMITTED
     held: list[bool] = []
     with pytest.raises(Fenced):
         await ledger.write_checkpoint(mark(leases, 0, before), 9, lambda: held.append(True))

@@ -263,13 +263,13 @@ async def test_a_worker_is_up_while_its_heart_beats(backend: Backend) -> None:
     for _ in range(2):
         await first.announce(told, is_ready=True)
     await second.announce(told, is_ready=True)
-    assert (await store.pulse()).workers_count == 2
+    assert (await store.processes.pulse()).workers_count == 2
     await backend.pass_time(heartbeat_seconds_max + 1)
-    assert (await store.pulse()).workers_count == 0
+    assert (await store.processes.pulse()).workers_count == 0
     await first.announce(told, is_ready=True)
-    assert (await store.pulse()).workers_count == 1
+    assert (await store.processes.pulse()).workers_count == 1
     await first.aclose()
-    assert (await store.pulse()).workers_count == 0
+    assert (await store.processes.pulse()).workers_count == 0
 
 
 async def test_a_new_owner_takes_over_the_offset_rows(backend: Backend) -> None:
@@ -301,9 +301,12 @@ def _spans(rows: Sequence[OwnerSpan]) -> list[tuple[int, int, str, bool]]:
 
 
 async def test_who_owned_which_shard_when_is_kept(backend: Backend) -> None:
-    first, second, store = backend.ledger(), backend.ledger(), backend.store()
+    first, second, store = backend.ledger(), backend.ledger(), backend.store().processes
     leases = await start(first, SHARDS, "a")
-    assert _spans(await store.owners(OwnerFilter(), 10, None)) == [(0, 1, "a", True), (1, 1, "a", True)]
+    assert _spans(await store.owners(OwnerFilter(), 10, None)) == [
+        (0, 1, "a", True),
+        (1, 1, "a", True),
+    ]
     await first.release([leases[1]])
     await backend.pass_time(1)
     await second.acquire("b", LEASE_SECONDS, [1])
@@ -326,9 +329,12 @@ async def test_a_lease_that_ran_out_ends_the_span_of_its_owner(backend: Backend)
     store = backend.store()
     await start(backend.ledger(), SHARDS, "a")
     await backend.pass_time(LEASE_SECONDS + 1)
-    assert [row.ended_at is None for row in await store.owners(OwnerFilter(), 10, None)] == [False, False]
+    assert [row.ended_at is None for row in await store.processes.owners(OwnerFilter(), 10, None)] == [
+        False,
+        False,
+    ]
     await start(backend.ledger(), SHARDS, "b")
-    found = _spans(await store.owners(OwnerFilter(shard=0), 10, None))
+    found = _spans(await store.processes.owners(OwnerFilter(shard=0), 10, None))
     assert [owner for _, _, owner, _ in found if owner == "a"] == ["a"]
     assert (0, 2, "b", True) in found
 
@@ -347,10 +353,10 @@ async def test_owners_of_long_ago_are_forgotten_and_present_ones_stay(backend: B
     assert await first.forget_owners(1800, 2) == 2
     assert await first.forget_owners(1800, 10) == 5
     kept = [(0, 4, "a"), (1, 5, "b")]
-    assert sorted(row[:3] for row in await store.owners(OwnerFilter(), 10, None)) == kept
+    assert sorted(row[:3] for row in await store.processes.owners(OwnerFilter(), 10, None)) == kept
     await backend.pass_time(3600)
     assert await first.forget_owners(1800, 10) == 1, "a shard that nobody has needs no owner"
-    assert [row[:3] for row in await store.owners(OwnerFilter(), 10, None)] == kept[:1]
+    assert [row[:3] for row in await store.processes.owners(OwnerFilter(), 10, None)] == kept[:1]
 
 
 async def test_workers_of_long_ago_are_forgotten_and_those_that_live_or_hold_shards_stay(
@@ -369,9 +375,9 @@ async def test_workers_of_long_ago_are_forgotten_and_those_that_live_or_hold_sha
     assert await lives.forget_workers(7200, 10) == 0
     assert await lives.forget_workers(1800, 1) == 1
     assert await lives.forget_workers(1800, 10) == 1
-    assert [row.name for row in await store.workers(long_ago)] == ["frozen", "lives"]
+    assert [row.name for row in await store.processes.workers(long_ago)] == ["frozen", "lives"]
     await killed.announce(told["killed"], is_ready=True)
-    assert "killed" in {row.name for row in await store.workers(long_ago)}, "it was only paused"
+    assert "killed" in {row.name for row in await store.processes.workers(long_ago)}, "it was only paused"
 
 
 async def test_workers_are_listed_with_their_shards_and_their_state(backend: Backend) -> None:
@@ -380,12 +386,12 @@ async def test_workers_are_listed_with_their_shards_and_their_state(backend: Bac
     await second.announce(Incarnation(name="b", build="2"), is_ready=False)
     await start(first, SHARDS, "a")
     long_ago = datetime.datetime.fromtimestamp(0, datetime.UTC)
-    a, b = await store.workers(long_ago)
+    a, b = await store.processes.workers(long_ago)
     assert (a.name, a.build, a.is_up, a.is_ready, list(a.shards)) == ("a", "1", True, True, [0, 1])
     assert (b.name, b.is_up, b.is_ready, list(b.shards), b.stopped_at) == ("b", True, False, [], None)
     await first.announce(Incarnation(name="a", build="1"), is_ready=True)
-    assert (await store.workers(long_ago))[0].started_at == a.started_at
+    assert (await store.processes.workers(long_ago))[0].started_at == a.started_at
     await second.aclose()
-    stopped = (await store.workers(long_ago))[1]
+    stopped = (await store.processes.workers(long_ago))[1]
     assert (stopped.is_up, stopped.stopped_at is None) == (False, False)
-    assert await store.workers(a.seen_at + datetime.timedelta(days=1)) == []
+    assert await store.processes.workers(a.seen_at + datetime.timedelta(days=1)) == []

@@ -10,6 +10,7 @@ import pytest
 from domain.model.errors import Fenced
 from services.ports.ledger import CommitBatch, Committed, Lease, Ledger, LedgerState, NotCommitted, both
 from services.ports.log import PODS_TOPIC
+from tests.batches import batch_of
 from tests.contract.batches import (
     advance,
     bind,
@@ -29,20 +30,20 @@ COMMITTED, FENCED = Committed(), NotCommitted.FENCED
 
 def _by_arrival(batch: CommitBatch, secret: bytes) -> LedgerState:
     """Return what ``load`` must give after ``everything`` alone."""
-    (lease_offset,) = batch.offsets
+    (lease_offset,) = batch.offsets.advances
     return LedgerState(
         offsets={(lease_offset.shard, PODS_TOPIC, lease_offset.partition): lease_offset.hi},
         nodes=[],
-        templates=batch.templates,
-        placements=list(batch.placements_opened),
-        pending=batch.pending_added,
-        tombstones=list(batch.tombstones),
-        profiles=batch.profiles,
-        config=batch.config,
-        usage=batch.usage,
-        seq_next=batch.seq_next,
-        dead_seq_next=batch.dead_seq_next,
-        log_time_ms=batch.log_time_ms,
+        templates=batch.pods.templates,
+        placements=list(batch.pods.opened),
+        pending=batch.pods.pending_added,
+        tombstones=list(batch.pods.tombstones),
+        profiles=batch.cluster.profiles,
+        config=batch.cluster.config,
+        usage=batch.cluster.usage,
+        seq_next=batch.offsets.seq_next,
+        dead_seq_next=batch.offsets.dead_seq_next,
+        log_time_ms=batch.offsets.log_time_ms,
         seal_secret=secret,
         shards_count=SHARDS,
         orphaned=[],
@@ -59,10 +60,12 @@ async def test_load_returns_exactly_what_was_committed(backend: Backend, ledger:
     batch = everything(first)
     assert await ledger.commit(batch) == COMMITTED
     state = await loaded(ledger, [first])
-    assert msgspec.structs.replace(state, nodes=[]) == _by_arrival(batch, await backend.store().seal_secret())
+    assert msgspec.structs.replace(state, nodes=[]) == _by_arrival(
+        batch, await backend.store().callers.seal_secret()
+    )
     assert len(state.seal_secret) >= 16
     assert [(n.id, n.name, n.version, n.spec, n.requested, n.deleted) for n in state.nodes] == [
-        (w.id, w.name, 1, w.spec, w.delta, False) for w in batch.facts
+        (w.id, w.name, 1, w.spec, w.delta, False) for w in batch.cluster.facts
     ]
 
 
@@ -130,7 +133,7 @@ async def test_an_offset_that_is_elsewhere_is_fenced(backend: Backend, ledger: L
 async def test_an_offset_row_that_does_not_exist_is_fenced(backend: Backend, ledger: Ledger) -> None:
     lease, _ = await start(ledger, SHARDS)
     unknown = advance(lease, 0, 1)._replace(partition=9)
-    await refuses(backend, ledger, bind(lease, [1], 0, offsets=[advance(lease, 0, 1), unknown]), FENCED)
+    await refuses(backend, ledger, bind(lease, [1], 0, advances=[advance(lease, 0, 1), unknown]), FENCED)
 
 
 async def test_a_stale_epoch_writes_nothing(backend: Backend, ledger: Ledger) -> None:
@@ -149,7 +152,7 @@ async def test_a_stale_epoch_writes_nothing(backend: Backend, ledger: Ledger) ->
 async def test_a_stale_epoch_of_one_shard_fences_the_whole_batch(backend: Backend, ledger: Ledger) -> None:
     first, second = await start(ledger, SHARDS)
     stale = Lease(second.shard, second.epoch - 1)
-    both = bind(first, [1], 0, offsets=[advance(first, 0, 1), advance(stale, 0, 1)])
+    both = bind(first, [1], 0, advances=[advance(first, 0, 1), advance(stale, 0, 1)])
     await refuses(backend, ledger, both, FENCED)
 
 
@@ -175,10 +178,10 @@ async def test_a_shard_may_decide_without_events_of_its_own_but_not_with_a_stale
 
     def batch(lease: Lease) -> CommitBatch:
         made = decision(lease, 1, "woken", "n1")
-        return CommitBatch(
-            offsets=[advance(first, 0, 1)],
-            decisions=[record(made)],
-            placements_opened=[opened(made)],
+        return batch_of(
+            advances=[advance(first, 0, 1)],
+            made=[record(made)],
+            opened=[opened(made)],
             seq_next={lease.shard: 2},
         )
 
@@ -204,7 +207,7 @@ async def test_a_batch_without_events_is_told_apart_by_its_decisions(
     backend: Backend, ledger: Ledger
 ) -> None:
     lease, _ = await start(ledger, SHARDS)
-    batch = bind(lease, [1], 0, offsets=[advance(lease, 0, 0)], nodes=[new_node(1)])
+    batch = bind(lease, [1], 0, advances=[advance(lease, 0, 0)], nodes=[new_node(1)])
     assert await ledger.resolve(batch) is NotCommitted.ABSENT
     assert await ledger.commit(batch) == COMMITTED
     assert await ledger.resolve(batch) == Committed()
@@ -214,11 +217,11 @@ async def test_a_batch_without_events_is_told_apart_by_its_decisions(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"offsets": []}, "no offset row"),
-        ({"decisions": [], "placements_opened": [], "seq_next": {}, "offsets": "still"}, "moves no offset"),
+        ({"advances": []}, "no offset row"),
+        ({"made": [], "opened": [], "seq_next": {}, "advances": "still"}, "moves no offset"),
         ({"seq_next": {0: 3}}, "without a hole"),
         ({"seq_next": {}}, "without its next seq"),
-        ({"offsets": "backwards"}, "backwards"),
+        ({"advances": "backwards"}, "backwards"),
         ({"facts": [new_node(1), new_node(1)]}, "twice"),
         ({"facts": [change_node(1, 0)]}, "without a spec"),
     ],
@@ -228,8 +231,8 @@ async def test_a_batch_that_could_not_be_resolved_or_is_malformed_is_refused(
 ) -> None:
     lease, _ = await start(ledger, SHARDS)
     moves = {"still": [advance(lease, 0, 0)], "backwards": [advance(lease, 1, 0)]}
-    offsets = change.get("offsets")
-    changes = {**change, "offsets": moves[offsets]} if isinstance(offsets, str) else change
+    offsets = change.get("advances")
+    changes = {**change, "advances": moves[offsets]} if isinstance(offsets, str) else change
     before = await backend.dump()
     with pytest.raises(ValueError, match=why):
         await ledger.commit(bind(lease, [1], 0, **changes))

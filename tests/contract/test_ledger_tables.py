@@ -9,7 +9,6 @@ from domain.model.decisions import Outcome
 from domain.model.errors import Fenced, LedgerMismatch
 from domain.model.pods import Controller, PodLife, PodTemplate
 from services.ports.ledger import (
-    CommitBatch,
     Committed,
     Lease,
     Ledger,
@@ -22,6 +21,7 @@ from services.ports.ledger import (
 )
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, TICKS_TOPIC, USAGE_TOPIC, TopicPartition
 from services.ports.positions import LogFault, Position, Unmentioned
+from tests.batches import batch_of, changed
 from tests.contract.batches import (
     AT_MS,
     SIGNATURE,
@@ -57,7 +57,7 @@ async def test_node_versions_form_a_chain(ledger: Ledger) -> None:
     for at, claim in enumerate([load_node(1, 3, cpu=9), load_node(1, 5, cpu=9), load_node(7, 1, cpu=9)]):
         outcome = await ledger.commit(bind(lease, [5 + at], 4 + at, node=claim.name, nodes=[claim]))
         lost = {f"ns/p0-{5 + at}": f"uid-p0-{5 + at}"}
-        assert outcome == Committed(lost=lost, lost_nodes=frozenset({claim.id}))
+        assert outcome == Committed(lost_pods=lost, lost_nodes=frozenset({claim.id}))
     state = await loaded(ledger, [lease])
     assert [(n.version, n.requested) for n in state.nodes] == [(4, {"cpu": 6}), (1, {})]
 
@@ -109,7 +109,7 @@ async def test_a_batch_that_fails_late_leaves_no_trace(backend: Backend, ledger:
         [2],
         1,
         nodes=[load_node(1, 1, cpu=7), new_node(2, delta={"tpu": 4})],
-        placements_opened=[opened(twice)],
+        opened=[opened(twice)],
         templates={b"new-template-16b": PodTemplate(priority=3)},
     )
     before = await backend.dump()
@@ -127,7 +127,7 @@ async def test_what_is_not_open_cannot_be_closed(backend: Backend, ledger: Ledge
     lease, _ = await start(ledger, SHARDS)
     before = await backend.dump()
     with pytest.raises(LedgerMismatch, match="not open"):
-        await ledger.commit(bind(lease, [1], 0, placements_closed=[PlacementClosed("nobody", AT_MS)]))
+        await ledger.commit(bind(lease, [1], 0, closed=[PlacementClosed("nobody", AT_MS)]))
     assert await backend.dump() == before
 
 
@@ -138,11 +138,11 @@ async def test_a_pod_has_at_most_one_open_placement(ledger: Ledger) -> None:
     lease, _ = await start(ledger, SHARDS)
     assert await ledger.commit(bind(lease, [1], 0)) == COMMITTED
     again = decision(lease, 2, "p0-1", "n2")
-    moving = bind(lease, [2], 1, decisions=[record(again)], placements_opened=[opened(again)])
+    moving = bind(lease, [2], 1, made=[record(again)], opened=[opened(again)])
     with pytest.raises(LedgerMismatch):
         await ledger.commit(moving)
     closing = [PlacementClosed("uid-p0-1", AT_MS + 1)]
-    assert await ledger.commit(msgspec.structs.replace(moving, placements_closed=closing)) == COMMITTED
+    assert await ledger.commit(changed(moving, closed=closing)) == COMMITTED
     (placement,) = (await loaded(ledger, [lease])).placements
     assert (placement.node, placement.seq) == ("n2", 2)
 
@@ -155,9 +155,9 @@ async def test_a_pod_waits_again_whose_placement_could_not_be_bound(ledger: Ledg
         lease,
         [2],
         1,
-        decisions=[failed],
-        placements_opened=[],
-        placements_closed=[PlacementClosed("uid-p0-1", AT_MS + 1)],
+        made=[failed],
+        opened=[],
+        closed=[PlacementClosed("uid-p0-1", AT_MS + 1)],
         pending_added=[waiting(lease, "p0-1", 9)],
     )
     assert await ledger.commit(undone) == COMMITTED
@@ -170,13 +170,13 @@ async def test_a_placement_gets_a_newer_resource_version_and_labels(ledger: Ledg
     assert await ledger.commit(bind(lease, [1, 2], 0)) == COMMITTED
     life = PodLife(terminating=True, controller=Controller("ReplicaSet", "web", "u-1"))
     newer = [PlacementRefreshed("uid-p0-2", 77, {"app": "x"}, life), PlacementRefreshed("uid-nobody", 5, {})]
-    assert await ledger.commit(bind(lease, [3], 2, placements_refreshed=newer)) == COMMITTED
+    assert await ledger.commit(bind(lease, [3], 2, refreshed=newer)) == COMMITTED
     placements = (await loaded(ledger, [lease])).placements
     assert [p.resource_version for p in placements] == [1, 77, 1]
     assert placements[1].labels == {"app": "x"}
     assert [p.life for p in placements] == [None, life, None]
     bare = [PlacementRefreshed("uid-p0-2", None, {})]
-    assert await ledger.commit(bind(lease, [4], 3, placements_refreshed=bare)) == COMMITTED
+    assert await ledger.commit(bind(lease, [4], 3, refreshed=bare)) == COMMITTED
     known = (await loaded(ledger, [lease])).placements[1]
     assert (known.resource_version, known.labels, known.life) == (None, {}, None)
 
@@ -250,7 +250,7 @@ async def test_dead_letters_are_kept_whatever_they_quote(ledger: Ledger) -> None
         dead_letter(lease, 1, raw=bytes(range(256)), key=None, path="labels[\0]", message="NUL \0 here"),
         dead_letter(lease, 2, raw=b"", key=b"\xff"),
     ]
-    batch = CommitBatch(offsets=[advance(lease, 0, 2)], dead_letters=letters, dead_seq_next={0: 3})
+    batch = batch_of(advances=[advance(lease, 0, 2)], dead_letters=letters, dead_seq_next={0: 3})
     assert await ledger.commit(batch) == COMMITTED
     assert (await loaded(ledger, [lease])).dead_seq_next == {0: 3}
 

@@ -27,6 +27,7 @@ from services.ports.ledger import (
 )
 from services.ports.log import TopicPartition
 from services.ports.outbox import Stream
+from tests.batches import batch_of, changed
 from tests.contract.batches import (
     AT_MS,
     SIGNATURE,
@@ -70,7 +71,7 @@ async def writers(backend: Backend) -> tuple[Writer, Writer]:
             "templates": {WANTED: PodTemplate(requests={"cpu": 9})},
             "pending_added": [waits],
         }
-        await commit((ledger, lease), CommitBatch(offsets=[advance(lease, lo(lease), 3)], **given))
+        await commit((ledger, lease), batch_of(advances=[advance(lease, lo(lease), 3)], **given))
     return first, second
 
 
@@ -102,17 +103,15 @@ def nominate(writer: Writer, seq: int, batch: int, victims: list[Victim], versio
         expires_ms=AT_MS + 60_000,
         victims=tuple(victims),
     )
-    made = CommitBatch(
-        offsets=[advance(lease, 3, 3), *count(lease, batch)],
+    made = batch_of(
+        advances=[advance(lease, 3, 3), *count(lease, batch)],
         shards={shard: lease.epoch},
         claims=[load_node(1, version)],
-        decisions=[record(first, version + 1), *(record(each) for each in others)],
+        made=[record(first, version + 1), *(record(each) for each in others)],
         nominated=[row],
         seq_next={shard: seq + len(victims) + 1},
     )
-    return msgspec.structs.replace(
-        made, journal=journal_row(made, [], JournalRow(shard=shard, batch=batch), "d")
-    )
+    return changed(made, row=journal_row(made, [], JournalRow(shard=shard, batch=batch), "d"))
 
 
 def count(lease: Lease, batch: int) -> list[Any]:
@@ -137,21 +136,21 @@ async def test_a_nomination_is_loaded_with_those_of_its_victims_that_have_not_le
     assert sorted(row.victims) == PLACED
     gone = [change_node(1, 2, {"cpu": -1000, "pods": -1})]
     closed = [PlacementClosed(PLACED[0].uid, AT_MS)]
-    await commit(first, CommitBatch(offsets=[advance(first[1], 3, 4)], facts=gone, placements_closed=closed))
+    await commit(first, batch_of(advances=[advance(first[1], 3, 4)], facts=gone, closed=closed))
     assert await promised(first) == {"uid-high-1": [PLACED[1].uid]}
 
 
 async def test_a_nomination_ends_with_what_is_left_of_its_evictions(writers: tuple[Writer, Writer]) -> None:
     first, second = writers
     await commit(second, nominate(second, 1, 1, PLACED))
-    foreign = CommitBatch(offsets=[advance(first[1], 3, 4)], unnominated=["uid-high-1"])
+    foreign = batch_of(advances=[advance(first[1], 3, 4)], unnominated=["uid-high-1"])
     await commit(first, foreign)
     assert await promised(first) == {"uid-high-1": [each.uid for each in PLACED]}, "it is of another shard"
-    await commit(second, CommitBatch(offsets=[advance(second[1], 3, 4)], unnominated=["uid-high-1"]))
+    await commit(second, batch_of(advances=[advance(second[1], 3, 4)], unnominated=["uid-high-1"]))
     assert await promised(first) == {}
     again = nominate(first, 3, 1, PLACED, version=2)
     moves = [advance(first[1], 4, 5), *count(first[1], 1)]
-    await commit(first, msgspec.structs.replace(again, offsets=moves))
+    await commit(first, changed(again, advances=moves))
     assert await promised(second) == {"uid-high-0": [each.uid for each in PLACED]}
 
 
@@ -163,21 +162,21 @@ async def test_a_bind_that_is_lost_leaves_the_promise_without_its_victims(
     await commit(second, promise)
     seq, lease = len(PLACED) + 2, second[1]
     bound = decision(lease, seq, "high-1", "n1", signature=WANTED)
-    (row,) = promise.nominated
-    batch = CommitBatch(
-        offsets=[advance(lease, 3, 4), *count(lease, 2)],
+    (row,) = promise.pods.nominated
+    batch = batch_of(
+        advances=[advance(lease, 3, 4), *count(lease, 2)],
         shards={1: lease.epoch},
         claims=[load_node(1, 1)],  # it is at version 2 by now
-        decisions=[record(bound, 2)],
-        placements_opened=[opened(bound)],
+        made=[record(bound, 2)],
+        opened=[opened(bound)],
         pending_removed=["uid-high-1"],
         waited={"uid-high-1": (1, AT_MS, None)},
         unnominated=["uid-high-1"],
         kept={"uid-high-1": msgspec.structs.replace(row, victims=())},
         seq_next={1: seq + 1},
     )
-    batch = msgspec.structs.replace(batch, journal=journal_row(batch, [], JournalRow(shard=1, batch=2), "d"))
-    lost = Committed(lost={"ns/high-1": "uid-high-1"}, lost_nodes=frozenset({1}))
+    batch = changed(batch, row=journal_row(batch, [], JournalRow(shard=1, batch=2), "d"))
+    lost = Committed(lost_pods={"ns/high-1": "uid-high-1"}, lost_nodes=frozenset({1}))
     assert await second[0].commit(batch) == lost
     assert await promised(first) == {"uid-high-1": []}
     state = await second[0].load_part([lease])
@@ -190,7 +189,7 @@ async def test_of_two_who_take_the_same_pods_one_loses_all_of_it(
     """The node's version decides: nobody is evicted for two pods."""
     first, second = writers
     await commit(first, nominate(first, 3, 1, PLACED[:1]))
-    lost = Committed(lost={"ns/high-1": "uid-high-1"}, lost_nodes=frozenset({1}))
+    lost = Committed(lost_pods={"ns/high-1": "uid-high-1"}, lost_nodes=frozenset({1}))
     assert await second[0].commit(nominate(second, 1, 1, PLACED)) == lost
     items = await backend.outbox().unpublished(1, Stream.DECISIONS, 0, 10)
     told = [orjson.loads(item.value) for item in items]
@@ -228,9 +227,9 @@ async def test_a_second_promise_or_eviction_is_an_alarm(
 async def test_others_read_of_it_in_the_feed(writers: tuple[Writer, Writer]) -> None:
     first, second = writers
     await commit(second, nominate(second, 1, 1, PLACED))
-    ended = CommitBatch(offsets=[advance(second[1], 3, 4), *count(second[1], 2)], unnominated=["uid-high-1"])
+    ended = batch_of(advances=[advance(second[1], 3, 4), *count(second[1], 2)], unnominated=["uid-high-1"])
     row = JournalRow(shard=1, batch=2, feed=pack_feed(ended))
-    await commit(second, msgspec.structs.replace(ended, journal=row))
+    await commit(second, changed(ended, row=row))
     begins, ends = await first[0].follow({1: 0})
     (fed,) = begins.feed.nominated
     assert (fed.key, fed.uid, fed.shard, fed.node) == ("ns/high-1", "uid-high-1", 1, "n1")

@@ -11,8 +11,9 @@ import pytest
 import pytest_asyncio
 
 from domain.model.limits import dead_letter_topic_raw_bytes_max
-from services.ports.ledger import CommitBatch, Committed, Lease, Ledger
+from services.ports.ledger import Committed, Lease, Ledger
 from services.ports.outbox import Outbox, Stream
+from tests.batches import batch_of
 from tests.builders import without_recorded_at
 from tests.contract.batches import advance, bind, dead_letter, decision, record, waiting
 from tests.contract.ledgers import BACKENDS, LEASE_SECONDS, SHARDS, Backend, open_backend, start
@@ -87,7 +88,7 @@ async def test_dead_letters_are_json_with_the_raw_bytes(outbox: Outbox, ledger: 
     lease, _ = await start(ledger, SHARDS)
     long = b"\xff" * (dead_letter_topic_raw_bytes_max + 1)
     letters = [dead_letter(lease, 1), dead_letter(lease, 2, key=None, raw=long, path="spec", code="x")]
-    batch = CommitBatch(offsets=[advance(lease, 0, 2)], dead_letters=letters, dead_seq_next={0: 3})
+    batch = batch_of(advances=[advance(lease, 0, 2)], dead_letters=letters, dead_seq_next={0: 3})
     assert await ledger.commit(batch) == Committed()
     first, second = await outbox.unpublished(0, DEAD_LETTERS, 0, 10)
     assert (first.seq, first.key, second.seq, second.key) == (1, b"ns/bad", 2, None)
@@ -239,7 +240,7 @@ async def test_each_alarm_gives_a_shard_a_name_that_it_never_had(backend: Backen
     assert len(set(names)) == 4
     assert await outbox.ledger_name(1) == of_others
     assert not await outbox.raise_alarm(0, epoch - 1, "late", 10)
-    assert await outbox.ledger_name(0) == names[-1] == (await backend.store().shards())[0].ledger
+    assert await outbox.ledger_name(0) == names[-1] == (await backend.store().processes.shards())[0].ledger
 
 
 async def test_a_ledger_has_one_name_for_all_who_ask(backend: Backend) -> None:
@@ -248,6 +249,6 @@ async def test_a_ledger_has_one_name_for_all_who_ask(backend: Backend) -> None:
     assert len(names) == 1
     name = names.pop()
     assert name.count(".") in (2, 3)
-    assert (await backend.store().shards())[0].ledger == name
+    assert (await backend.store().processes.shards())[0].ledger == name
     await first.aclose()
     await second.aclose()

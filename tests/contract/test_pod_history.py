@@ -8,8 +8,9 @@ from typing import Any
 import pytest_asyncio
 
 from domain.model.decisions import Decision, Outcome
-from services.ports.ledger import CommitBatch, Committed, Ledger
+from services.ports.ledger import Committed, Ledger
 from services.ports.store import Store
+from tests.batches import batch_of
 from tests.contract.batches import AT_MS, advance, decision, opened, record
 from tests.contract.ledgers import SHARDS, Backend, start
 
@@ -22,9 +23,9 @@ async def store(backend: Backend, ledger: Ledger) -> Store:
     async def commit(*made: Decision, **more: Any) -> None:
         lease = own if made[0].shard == 0 else other
         seq = made[-1].seq
-        batch = CommitBatch(
-            offsets=[advance(lease, made[0].seq - 1, seq)],
-            decisions=[record(each) for each in made],
+        batch = batch_of(
+            advances=[advance(lease, made[0].seq - 1, seq)],
+            made=[record(each) for each in made],
             seq_next={lease.shard: seq + 1},
             log_time_ms=AT_MS,
             **more,
@@ -38,7 +39,7 @@ async def store(backend: Backend, ledger: Ledger) -> Store:
     await commit(*others, decision(other, 9, "victim", "n1", **evicted, **at))
     await commit(decision(own, 2, "victim", "n1", outcome=Outcome.BIND_FAILED, decided_at_ms=AT_MS + 10))
     again = decision(own, 3, "victim", "n1", pod_uid="uid-again", decided_at_ms=AT_MS + 11)
-    await commit(again, placements_opened=[opened(again, resource_version=7)])
+    await commit(again, opened=[opened(again, resource_version=7)])
     return backend.store()
 
 

@@ -36,6 +36,7 @@ from services.ports.store import (
     ShardOffset,
     Store,
 )
+from tests.batches import batch_of
 from tests.contract.batches import (
     AT_MS,
     SIGNATURE,
@@ -90,8 +91,8 @@ async def test_nodes_come_by_name_with_what_is_requested_of_them(
     gone = change_node(2, 1, spec=node_spec("n2"), deleted=True, spec_count=2)
     await commit(
         ledger,
-        CommitBatch(
-            offsets=[advance(leases[0], 5, 6)], facts=[gone, new_node(3, name="m_3")], log_time_ms=AT_MS + 9
+        batch_of(
+            advances=[advance(leases[0], 5, 6)], facts=[gone, new_node(3, name="m_3")], log_time_ms=AT_MS + 9
         ),
     )
     assert [state.node.name for state in await store.nodes(10, None, None)] == ["m_3", "n1"]
@@ -102,14 +103,14 @@ async def test_nodes_come_by_name_with_what_is_requested_of_them(
     assert (deleted.node.deleted, deleted.node.version, deleted.spec_changed_ms) == (True, 2, AT_MS + 9)
     assert deleted.node.spec == second.node.spec
     assert await store.node("none") is None
-    assert await store.counts() == Counts(nodes=2, pending_pods=1)
+    assert await store.processes.counts() == Counts(nodes=2, pending_pods=1)
 
 
 async def test_pods_of_a_deleted_node_are_orphaned(store: Store, ledger: Ledger, leases: list[Lease]) -> None:
     before = await store.pods(PodFilter(), 10, None)
     assert not any(pod.orphaned for pod in before)
     gone = change_node(2, 1, spec=node_spec("n2"), deleted=True, spec_count=2)
-    await commit(ledger, CommitBatch(offsets=[advance(leases[0], 5, 6)], facts=[gone], log_time_ms=AT_MS))
+    await commit(ledger, batch_of(advances=[advance(leases[0], 5, 6)], facts=[gone], log_time_ms=AT_MS))
     found = {pod.name: (pod.node, pod.orphaned) for pod in await store.pods(PodFilter(), 10, None)}
     assert found == {"placed": ("n1", False), "adopted": ("n2", True), "waits": (None, False)}
     adopted = await store.pod("ns", "adopted")
@@ -151,11 +152,11 @@ async def test_a_released_pod_is_no_live_pod_and_keeps_its_placements(
     again = decision(leases[0], 5, "placed", "n2", pod_uid="uid-again")
     await commit(
         ledger,
-        CommitBatch(
-            offsets=[advance(leases[0], 5, 7)],
-            placements_closed=[PlacementClosed("uid-placed", AT_MS + 4)],
-            placements_opened=[opened(again)],
-            decisions=[record(gone), record(again)],
+        batch_of(
+            advances=[advance(leases[0], 5, 7)],
+            closed=[PlacementClosed("uid-placed", AT_MS + 4)],
+            opened=[opened(again)],
+            made=[record(gone), record(again)],
             seq_next={0: 6},
             log_time_ms=AT_MS + 5,
         ),
@@ -186,9 +187,9 @@ async def test_decisions_are_filtered_by_each_field_and_by_all(
         decision(leases[1], 2, "b", "n1", profile="batch", profile_revision=4, signature=OTHER),
         decision(leases[1], 3, "c", outcome=Outcome.UNRESOLVABLE, namespace="kube"),
     ]
-    batch = CommitBatch(
-        offsets=[advance(leases[1], 0, 3)],
-        decisions=list(map(record, made)),
+    batch = batch_of(
+        advances=[advance(leases[1], 0, 3)],
+        made=list(map(record, made)),
         seq_next={1: 4},
         log_time_ms=AT_MS,
     )
@@ -224,21 +225,21 @@ async def test_decisions_are_filtered_by_each_field_and_by_all(
 async def test_one_decision_and_the_attempt_behind_it(store: Store, leases: list[Lease]) -> None:
     assert (row := await store.decision(0, 1)) is not None
     assert (row.shard, row.seq, row.signature, row.cycle_seq) == (0, 1, SIGNATURE, 1)
-    assert row.payload == everything(leases[0]).decisions[0][1]
+    assert row.payload == everything(leases[0]).decisions.made[0][1]
     assert row.recorded_at is not None
     assert await store.decision(0, 9) is None
-    assert [await store.attempt(0, 1)] == list(everything(leases[0]).attempts[0].each())
+    assert [await store.attempt(0, 1)] == list(everything(leases[0]).decisions.attempts[0].each())
     assert await store.attempt(0, 2) is None
 
 
 async def test_each_attempt_of_a_batch_is_found_by_its_shard_and_seq(
     store: Store, ledger: Ledger, leases: list[Lease]
 ) -> None:
-    known = everything(leases[0]).attempts[0].attempt
+    known = everything(leases[0]).decisions.attempts[0].attempt
     one, other = (msgspec.structs.replace(known, generation=at, warnings=("w",)) for at in (11, 12))
     offsets = [advance(leases[0], 5, 6), advance(leases[1], 0, 1)]
     tried = [AttemptRows(one, {0: 7, 1: 4}), AttemptRows(other, {0: 5})]
-    await commit(ledger, CommitBatch(offsets=offsets, attempts=tried, log_time_ms=AT_MS))
+    await commit(ledger, batch_of(advances=offsets, attempts=tried, log_time_ms=AT_MS))
     found = {at: await store.attempt(*at) for at in ((0, 4), (0, 5), (0, 6), (0, 7), (0, 8), (1, 4), (1, 5))}
     assert {at: each.generation for at, each in found.items() if each} == {(0, 5): 12, (0, 7): 11, (1, 4): 11}
     assert found[0, 7] == msgspec.structs.replace(one, shard=0, seq=7)
@@ -251,9 +252,7 @@ async def test_groups_come_largest_first_with_why_they_wait(
     store: Store, ledger: Ledger, leases: list[Lease]
 ) -> None:
     more = [waiting(leases[1], f"p{i}", i) for i in range(4)]
-    await commit(
-        ledger, CommitBatch(offsets=[advance(leases[1], 0, 4)], pending_added=more, log_time_ms=AT_MS)
-    )
+    await commit(ledger, batch_of(advances=[advance(leases[1], 0, 4)], pending_added=more, log_time_ms=AT_MS))
     large, small = await store.pending(None)
     assert (large.shard, large.pods_count, list(large.examples)) == (1, 4, ["ns/p0", "ns/p1", "ns/p2"])
     assert (large.reasons, large.unresolvable, large.at_ms) == (None, None, None)
@@ -276,8 +275,8 @@ async def tried(ledger: Ledger, lease: Lease, number: int, cpu: int, revision: i
         profile_revision=revision,
         nodes_count=9,
     )
-    batch = CommitBatch(
-        offsets=[advance(lease, number, number + 1)], pending_groups=[group], log_time_ms=AT_MS + number
+    batch = batch_of(
+        advances=[advance(lease, number, number + 1)], pending_groups=[group], log_time_ms=AT_MS + number
     )
     await commit(ledger, batch)
 
@@ -315,7 +314,7 @@ async def test_attempts_stay_when_the_group_has_no_pods_any_more(
 ) -> None:
     await commit(
         ledger,
-        CommitBatch(offsets=[advance(leases[0], 5, 6)], pending_removed=["uid-waits"], log_time_ms=AT_MS),
+        batch_of(advances=[advance(leases[0], 5, 6)], pending_removed=["uid-waits"], log_time_ms=AT_MS),
     )
     assert await store.pending(None) == []
     assert len(await store.group_attempts(0, OTHER)) == 1
@@ -328,25 +327,28 @@ async def test_attempts_stay_when_the_group_has_no_pods_any_more(
 async def test_shards_say_how_far_they_are(
     store: Store, backend: Backend, ledger: Ledger, leases: list[Lease]
 ) -> None:
-    first, second = await store.shards()
+    first, second = await store.processes.shards()
     assert (first.shard, first.owner, first.seq_next, first.dead_seq_next) == (0, "worker", 4, 2)
     assert (first.log_time_ms, first.relay_owner, first.decisions_seq) == (AT_MS, None, 0)
     assert first.lease_until is not None
     assert first.owned_since is not None
     assert 0 <= (first.lease_until - first.owned_since).total_seconds() - LEASE_SECONDS < 5
     assert (second.shard, second.seq_next, second.log_time_ms) == (1, 1, 0)
-    assert await store.offsets() == [ShardOffset(0, PODS_TOPIC, 0, 5), ShardOffset(1, PODS_TOPIC, 1, 0)]
+    assert await store.processes.offsets() == [
+        ShardOffset(0, PODS_TOPIC, 0, 5),
+        ShardOffset(1, PODS_TOPIC, 1, 0),
+    ]
     await ledger.release(leases)
-    assert [shard.owner for shard in await store.shards()] == [None, None]
+    assert [shard.owner for shard in await store.processes.shards()] == [None, None]
 
 
 async def test_the_latest_decision_of_pods_by_their_names(
     store: Store, ledger: Ledger, leases: list[Lease]
 ) -> None:
     again = [decision(leases[1], 1, "again", "n1"), decision(leases[1], 2, "again", "n1", namespace="b")]
-    batch = CommitBatch(
-        offsets=[advance(leases[1], 0, 3)],
-        decisions=[record(made) for made in [*again, decision(leases[1], 3, "again", "n2")]],
+    batch = batch_of(
+        advances=[advance(leases[1], 0, 3)],
+        made=[record(made) for made in [*again, decision(leases[1], 3, "again", "n2")]],
         seq_next={1: 4},
         log_time_ms=AT_MS,
     )
@@ -368,14 +370,14 @@ async def test_the_known_versions_of_pods_by_their_names(store: Store, leases: l
 
 
 async def test_dead_letters_from_a_seq_on(store: Store, ledger: Ledger, leases: list[Lease]) -> None:
-    first = everything(leases[0]).dead_letters[0]
+    first = everything(leases[0]).decisions.dead_letters[0]
     own = Span(first.topic, first.partition, first.offset, first.offset + 1)
     (found,) = await store.new_deadletters({0: 1, 1: 1}, [own])
     assert found == RefusedRecord(first, len(first.raw))
     assert await store.new_deadletters({0: 1, 1: 1}, [own._replace(first=own.end, end=own.end + 9)]) == []
     assert await store.new_deadletters({0: 1, 1: 1}, []) == []
     more = [dead_letter(leases[1], seq) for seq in (1, 2)]
-    batch = CommitBatch(offsets=[advance(leases[1], 0, 2)], dead_letters=more, dead_seq_next={1: 3})
+    batch = batch_of(advances=[advance(leases[1], 0, 2)], dead_letters=more, dead_seq_next={1: 3})
     await commit(ledger, batch)
     spans = [Span(each.topic, each.partition, each.offset, each.offset + 1) for each in [first, *more]]
     later = await store.new_deadletters({0: 2, 1: 2}, spans)
@@ -383,7 +385,7 @@ async def test_dead_letters_from_a_seq_on(store: Store, ledger: Ledger, leases: 
 
 
 async def test_dead_letters_come_latest_first(store: Store, leases: list[Lease]) -> None:
-    letter = everything(leases[0]).dead_letters[0]
+    letter = everything(leases[0]).decisions.dead_letters[0]
     assert await store.deadletters(10, None) == [RefusedRecord(letter, len(letter.raw))]
     assert await store.deadletter(0, 1) == RefusedRecord(letter, len(letter.raw))
     assert await store.deadletter(0, 2) is None
@@ -393,7 +395,7 @@ async def test_dead_letters_come_latest_first(store: Store, leases: list[Lease])
 async def test_profiles_in_force_and_all_revisions(store: Store, ledger: Ledger, leases: list[Lease]) -> None:
     newer = profile("batch", 2)
     rows = [newer, profile("Zeta", 1)]
-    await commit(ledger, CommitBatch(offsets=[advance(leases[0], 5, 6)], profiles=rows, log_time_ms=AT_MS))
+    await commit(ledger, batch_of(advances=[advance(leases[0], 5, 6)], profiles=rows, log_time_ms=AT_MS))
     assert [row.name for row in await store.profiles(10, None)] == ["Zeta", "batch"]  # `gone` was deleted
     assert [row.revision for row in await store.profiles(10, "Zeta")] == [2]
     assert [row.revision for row in await store.profile_revisions("batch", 10, None)] == [2, 1]
@@ -410,7 +412,7 @@ async def test_configuration_by_kind_namespace_and_name(
     ]
     spaces = [config(name, kind="Namespace", object={"labels": {}}) for name in ("a", "b")]
     more = [*rows, *spaces, config("old", kind="Service", namespace="a", object=None, resource_version=2)]
-    await commit(ledger, CommitBatch(offsets=[advance(leases[0], 5, 6)], config=more, log_time_ms=AT_MS))
+    await commit(ledger, batch_of(advances=[advance(leases[0], 5, 6)], config=more, log_time_ms=AT_MS))
     (high,) = await store.config(ConfigFilter("PriorityClass"), 10, None)  # `gone` and `old` were deleted
     whole = [*spaces, high, rows[1], rows[0]]
     assert await store.config(ConfigFilter(), 10, None) == whole
@@ -423,46 +425,48 @@ async def test_configuration_by_kind_namespace_and_name(
 
 
 async def test_event_ids_keep_the_first_digest(store: Store, leases: list[Lease]) -> None:
-    await store.record_events("ci", {"a": b"1", "b": b"2"})
-    await store.record_events("ci", {"b": b"3", "c": b"4"})
-    assert await store.known_events("ci", ["a", "b", "c", "d"]) == {"a": b"1", "b": b"2", "c": b"4"}
-    assert await store.known_events("ci", []) == {}
+    await store.callers.record_events("ci", {"a": b"1", "b": b"2"})
+    await store.callers.record_events("ci", {"b": b"3", "c": b"4"})
+    assert await store.callers.known_events("ci", ["a", "b", "c", "d"]) == {"a": b"1", "b": b"2", "c": b"4"}
+    assert await store.callers.known_events("ci", []) == {}
 
 
 async def test_event_ids_are_those_of_their_holder(store: Store, leases: list[Lease]) -> None:
-    await store.record_events("ci", {"a": b"1", "b": b"2"})
-    await store.record_events("", {"a": b"3"})
-    assert await store.known_events("ci", ["a", "b"]) == {"a": b"1", "b": b"2"}
-    assert await store.known_events("", ["a", "b"]) == {"a": b"3"}
-    assert await store.known_events("another", ["a", "b"]) == {}
+    await store.callers.record_events("ci", {"a": b"1", "b": b"2"})
+    await store.callers.record_events("", {"a": b"3"})
+    assert await store.callers.known_events("ci", ["a", "b"]) == {"a": b"1", "b": b"2"}
+    assert await store.callers.known_events("", ["a", "b"]) == {"a": b"3"}
+    assert await store.callers.known_events("another", ["a", "b"]) == {}
 
 
 async def test_old_event_ids_are_forgotten(backend: Backend, store: Store, leases: list[Lease]) -> None:
-    await store.record_events("ci", {"a": b"1", "b": b"2"})
-    await store.record_events("team", {"a": b"3"})
+    await store.callers.record_events("ci", {"a": b"1", "b": b"2"})
+    await store.callers.record_events("team", {"a": b"3"})
     await backend.pass_time(1)
-    await store.record_events("ci", {"new": b"4"})
-    assert await store.forget_events(60, 10) == 0
-    assert await store.forget_events(0.5, 2) == 2
-    assert await store.forget_events(0.5, 10) == 1
-    left = await store.known_events("ci", ["a", "b", "new"]) | await store.known_events("team", ["a"])
+    await store.callers.record_events("ci", {"new": b"4"})
+    assert await store.callers.forget_events(60, 10) == 0
+    assert await store.callers.forget_events(0.5, 2) == 2
+    assert await store.callers.forget_events(0.5, 10) == 1
+    left = await store.callers.known_events("ci", ["a", "b", "new"]) | await store.callers.known_events(
+        "team", ["a"]
+    )
     assert left == {"new": b"4"}
 
 
 async def test_keys_until_they_are_revoked(store: Store, leases: list[Lease]) -> None:
-    await store.create_key(b"one", Grant("ci", ["producer"]))
+    await store.callers.create_key(b"one", Grant("ci", ["producer"]))
     scoped = Grant("ci", ["auditor", "producer"], ["team-a"], ["Pod"], 100, 1 << 40, 3, -7, ["batch"])
-    await store.create_key(b"two", scoped)
-    assert [(key.grant, key.revoked_at) for key in await store.keys()] == [
+    await store.callers.create_key(b"two", scoped)
+    assert [(key.grant, key.revoked_at) for key in await store.callers.keys()] == [
         (Grant("ci", ["producer"]), None),
         (scoped, None),
     ]
-    assert await store.grant(b"two") == scoped
-    assert await store.grant(b"three") is None
-    assert await store.revoke_key("ci") == 2
-    assert await store.revoke_key("ci") == 0
-    assert await store.grant(b"two") is None
-    assert all(key.revoked_at for key in await store.keys())
+    assert await store.callers.grant(b"two") == scoped
+    assert await store.callers.grant(b"three") is None
+    assert await store.callers.revoke_key("ci") == 2
+    assert await store.callers.revoke_key("ci") == 0
+    assert await store.callers.grant(b"two") is None
+    assert all(key.revoked_at for key in await store.callers.keys())
 
 
 # ------------------------------------------------------------------- who sees what, and how long pages are
@@ -478,10 +482,10 @@ async def two_teams(ledger: Ledger, lease: Lease) -> None:
         dead_letter(lease, 4, key=b"b/bad", topic="berth.nodes"),
         dead_letter(lease, 5, key=b"b\xff" * 600),
     ]
-    batch = CommitBatch(
-        offsets=[advance(lease, 0, 9)],
-        decisions=[record(bound)],
-        placements_opened=[opened(bound)],
+    batch = batch_of(
+        advances=[advance(lease, 0, 9)],
+        made=[record(bound)],
+        opened=[opened(bound)],
         pending_added=[
             waiting(lease, "waits", 1, namespace="b", pod_uid="uid-b-waits"),
             waiting(lease, "too", 2, namespace="c"),
@@ -554,9 +558,7 @@ async def test_pages_of_groups_go_on_where_the_last_one_ended(
         for name, count in (("d", 2), ("e", 3), ("f", 2))
         for i in range(count)
     ]
-    await commit(
-        ledger, CommitBatch(offsets=[advance(leases[1], 0, 9)], pending_added=pods, log_time_ms=AT_MS)
-    )
+    await commit(ledger, batch_of(advances=[advance(leases[1], 0, 9)], pending_added=pods, log_time_ms=AT_MS))
     found, after = [], None
     for _ in range(4):
         page = await store.pending(None, None, 1, after)
@@ -573,10 +575,10 @@ async def test_a_page_ends_early_when_its_rows_are_large(
     half = page_bytes_max // 2
     labels = {"x": "y" * half}
     made = [decision(leases[1], seq, f"big-{seq}", "n1") for seq in range(1, 4)]
-    batch = CommitBatch(
-        offsets=[advance(leases[1], 0, 9)],
-        decisions=[(each, b"x" * half) for each in made],
-        placements_opened=[msgspec.structs.replace(opened(each), labels=labels) for each in made],
+    batch = batch_of(
+        advances=[advance(leases[1], 0, 9)],
+        made=[(each, b"x" * half) for each in made],
+        opened=[msgspec.structs.replace(opened(each), labels=labels) for each in made],
         dead_letters=[dead_letter(leases[1], 1, raw=b"r" * half)],
         seq_next={1: 4},
         dead_seq_next={1: 2},

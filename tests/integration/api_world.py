@@ -75,7 +75,7 @@ async def work_off(place: Place) -> None:
     ends = await ends_of(place)
 
     async def published() -> bool:
-        return all(row.decisions_seq == row.seq_next - 1 for row in await store.shards())
+        return all(row.decisions_seq == row.seq_next - 1 for row in await store.processes.shards())
 
     try:
         async with asyncio.timeout(120):

@@ -18,7 +18,8 @@ from typer.testing import CliRunner
 from domain.model.errors import Unavailable
 from domain.model.profiles import BUILT_IN_PROFILES
 from services import bootstrap
-from services.adapters.postgres.queries import PostgresStore
+from services.adapters.postgres.access import PostgresCallers
+from services.adapters.postgres.processes import PostgresProcesses
 from services.api import answers
 from services.api.answers_decisions import Decision, Explanation, PodAttempts
 from services.api.app import create_app
@@ -478,7 +479,7 @@ async def test_keys_and_roles(embedded_dsn: str) -> None:
         store = bootstrap.open_store(place)
         keys = {role: new_key() for role in ("producer", "auditor", "admin")}
         for role, key in keys.items():
-            await store.create_key(key_hash(key), Grant(f"the-{role}", [role]))
+            await store.callers.create_key(key_hash(key), Grant(f"the-{role}", [role]))
         async with client_of(place) as client:
 
             async def status(method: str, target: str, key: str | None) -> int:
@@ -500,7 +501,7 @@ async def test_keys_and_roles(embedded_dsn: str) -> None:
             assert await status("GET", "/metrics", None) == 401
             assert await status("GET", "/v1/nodes", "berth_wrong") == 401
             assert await status("GET", "/healthz", None) == 200
-            assert await store.revoke_key("the-auditor") == 1
+            assert await store.callers.revoke_key("the-auditor") == 1
             assert await status("GET", "/v1/nodes", keys["auditor"]) == 401
         await store.aclose()
 
@@ -526,8 +527,9 @@ async def test_metrics(world: World) -> None:
 async def test_metrics_without_a_database(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "berth_ledger" in (await world.client.get("/metrics")).text
     monkeypatch.setattr("services.api.auth._CACHE_SECONDS", -1.0)
-    for name in ("keys", "counts", "shards"):
-        monkeypatch.setattr(PostgresStore, name, AsyncMock(side_effect=Unavailable("away")))
+    parts = ((PostgresCallers, "keys"), (PostgresProcesses, "counts"), (PostgresProcesses, "shards"))
+    for part, name in parts:
+        monkeypatch.setattr(part, name, AsyncMock(side_effect=Unavailable("away")))
     answer = await world.client.get("/metrics")
     assert answer.status_code == 200
     assert "berth_api_requests_total" in answer.text

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from domain.model import limits
 from services import bootstrap
-from services.adapters.postgres.queries import PostgresStore
+from services.adapters.postgres.access import PostgresCallers
 from services.api import answers
 from services.bootstrap import Place
 from services.config import Settings
@@ -47,7 +47,7 @@ async def test_an_event_id_is_appended_once(empty: tuple[Place, Client]) -> None
     assert (await ends_of(place))[TopicPartition(PODS_TOPIC, 0)] == 4
 
 
-async def slow(self: PostgresStore, holder: str, digests: Mapping[str, bytes]) -> None:
+async def slow(self: PostgresCallers, holder: str, digests: Mapping[str, bytes]) -> None:
     await asyncio.sleep(1)
 
 
@@ -90,7 +90,7 @@ async def test_a_request_waits_until_its_events_are_folded(
         assert (await client.post("/v1/events?wait=60s", json=[event("MODIFIED", new)])).json()["older"] == []
         late = await client.post("/v1/events?wait=60s", json=[event("MODIFIED", old)])
         assert checked(late.json(), answers.Ingested)["older"] == ["default/b"]
-        monkeypatch.setattr(PostgresStore, "record_events", slow)  # the worker is done long before
+        monkeypatch.setattr(PostgresCallers, "record_events", slow)  # the worker is done long before
         refused["id"] = "slow"
         answer = await client.post("/v1/events?wait=60s", json=[refused])
         assert [letter["topic"] for letter in answer.json()["deadletters"]] == [USAGE_TOPIC]

@@ -17,13 +17,13 @@ async def test_a_connection_that_the_server_closed_is_replaced(embedded_dsn: str
     async with fresh_database(embedded_dsn) as place:
         await bootstrap.initialise(place, 1)
         store = bootstrap.open_store(place)
-        assert len(await store.shards()) == 1
+        assert len(await store.processes.shards()) == 1
         admin = await asyncpg.connect(place.dsn)
         ended = await admin.fetch(
             f"SELECT pg_terminate_backend(pid, 5000) AS ended FROM pg_stat_activity WHERE {_OF_THE_API}"
         )
         assert [row["ended"] for row in ended] == [True]
-        assert len(await store.shards()) == 1
+        assert len(await store.processes.shards()) == 1
         await admin.close()
         await store.aclose()
 
@@ -32,7 +32,7 @@ async def test_a_question_is_one_trip(embedded_dsn: str, monkeypatch: pytest.Mon
     async with fresh_database(embedded_dsn) as place:
         await bootstrap.initialise(place, 1)
         store = bootstrap.open_store(place)
-        await store.offsets()  # opens the connection and prepares the statement
+        await store.processes.offsets()  # opens the connection and prepares the statement
         besides: list[str] = []
         for name in ("execute", "fetchrow", "prepare"):
             found = getattr(asyncpg.Connection, name)
@@ -44,6 +44,6 @@ async def test_a_question_is_one_trip(embedded_dsn: str, monkeypatch: pytest.Mon
                 return await _found(self, *arguments, **more)
 
             monkeypatch.setattr(asyncpg.Connection, name, noted)
-        await store.offsets()
+        await store.processes.offsets()
         assert besides == []
         await store.aclose()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
 import pytest
 import pytest_asyncio
 
@@ -28,6 +27,7 @@ from services.ports.ledger import (
     PlacementClosed,
 )
 from services.ports.log import PODS_TOPIC, TopicPartition
+from tests.batches import batch_of, changed
 from tests.contract.batches import (
     SIGNATURE,
     advance,
@@ -146,17 +146,17 @@ async def _commit(ledger: Ledger, batch: CommitBatch, number: int = 0) -> None:
     The decisions tell the versions of their nodes, which count up to what is written.
     """
     versions: dict[int, int] = {}
-    for fact in batch.facts:
-        on_it = [made.seq for made, _ in batch.decisions if made.node == fact.name]
+    for fact in batch.cluster.facts:
+        on_it = [made.seq for made, _ in batch.decisions.made if made.node == fact.name]
         last = fact.version_seen + fact.changes
         versions |= {seq: last - left for left, seq in enumerate(reversed(on_it))}
-    told = [record(made, versions.get(made.seq)) for made, _ in batch.decisions]
-    batch = msgspec.structs.replace(batch, decisions=told)
+    told = [record(made, versions.get(made.seq)) for made, _ in batch.decisions.made]
+    batch = changed(batch, made=told)
     if number:
-        sources = [(a.shard, a.topic, a.partition) for a in batch.offsets if a.topic != BATCHES]
+        sources = [(a.shard, a.topic, a.partition) for a in batch.offsets.advances if a.topic != BATCHES]
         journal = journal_row(batch, sources, JournalRow(shard=0, batch=number), None)
-        count = OffsetAdvance(0, BATCHES, 0, batch.offsets[0].epoch, number - 1, number)
-        batch = msgspec.structs.replace(batch, journal=journal, offsets=[*batch.offsets, count])
+        count = OffsetAdvance(0, BATCHES, 0, batch.offsets.advances[0].epoch, number - 1, number)
+        batch = changed(batch, row=journal, advances=[*batch.offsets.advances, count])
     assert await ledger.commit(batch) == Committed()
 
 
@@ -179,21 +179,21 @@ async def backend(empty: PostgresBackend) -> PostgresBackend:
     first = everything(lease)
     one = {"cpu": 100, "nvidia.com/gpu": 2, "pods": 1}
     facts = [new_node(1, spec=spec, delta=one), new_node(2, spec=spec, delta=one)]
-    await _commit(ledger, msgspec.structs.replace(first, facts=facts), 1)
+    await _commit(ledger, changed(first, facts=facts), 1)
     loads = [change_node(1, 1, one)]
     await _commit(ledger, bind(lease, [4], 5, facts=loads), 2)
     moved = decision(lease, 5, "p0-4", "n2")
     await _commit(
         ledger,
-        CommitBatch(
-            offsets=[advance(lease, 6, 7)],
+        batch_of(
+            advances=[advance(lease, 6, 7)],
             facts=[
                 change_node(1, 2, {name: -value for name, value in one.items()}),
                 change_node(2, 1, one),
             ],
-            decisions=[record(moved)],
-            placements_closed=[PlacementClosed(moved.pod_uid, moved.decided_at_ms)],
-            placements_opened=[opened(moved)],
+            made=[record(moved)],
+            closed=[PlacementClosed(moved.pod_uid, moved.decided_at_ms)],
+            opened=[opened(moved)],
             seq_next={0: 6},
         ),
         3,
@@ -239,11 +239,11 @@ async def test_a_decision_that_overcommits_is_found_even_when_it_is_over(empty: 
         "over-allocatable",
     }
     gone = decision(lease, 4, "p0-1", outcome=Outcome.RELEASED)
-    batch = CommitBatch(
-        offsets=[advance(lease, 3, 4)],
+    batch = batch_of(
+        advances=[advance(lease, 3, 4)],
         facts=[change_node(1, 2, LESS)],
-        placements_closed=[PlacementClosed("uid-p0-1", gone.decided_at_ms)],
-        decisions=[record(gone)],
+        closed=[PlacementClosed("uid-p0-1", gone.decided_at_ms)],
+        made=[record(gone)],
         seq_next={0: 5},
     )
     await _commit(ledger, batch)
@@ -263,17 +263,15 @@ async def test_adopted_pods_and_shrunk_nodes_are_warnings(empty: PostgresBackend
         [3],
         2,
         facts=[change_node(1, 1, ONE)],
-        decisions=[record(adopted)],
-        placements_opened=[opened(adopted, adopted=True)],
+        made=[record(adopted)],
+        opened=[opened(adopted, adopted=True)],
     )
     await _commit(ledger, batch)
     (violation,) = await check(empty.dsn)
     assert (violation.name, violation.warning) == ("over-allocatable", True)
     spec = node_spec("n1", allocatable={"cpu": 100, "pods": 9})
     shrunk = change_node(1, 2, spec=spec, spec_count=2)
-    await _commit(
-        ledger, bind(lease, [4], 3, decisions=[], placements_opened=[], seq_next={}, facts=[shrunk])
-    )
+    await _commit(ledger, bind(lease, [4], 3, made=[], opened=[], seq_next={}, facts=[shrunk]))
     (violation,) = await check(empty.dsn)
     assert (violation.name, violation.warning) == ("over-allocatable", True)
 
@@ -288,8 +286,8 @@ async def test_a_pod_that_asks_for_nothing_may_join_a_full_node(empty: PostgresB
         [3],
         2,
         facts=[change_node(1, 1, {"pods": 1})],
-        decisions=[record(light)],
-        placements_opened=[opened(light)],
+        made=[record(light)],
+        opened=[opened(light)],
         templates={b"asks-for-nothing": PodTemplate()},
     )
     await _commit(ledger, batch)
@@ -303,12 +301,13 @@ async def test_a_pod_adopted_before_its_node_was_known_is_a_warning_and_who_came
     lease, other = await start(ledger, SHARDS)
     adopted = decision(other, 1, "foreign", "n1", outcome=Outcome.ADOPTED)
     early = opened(adopted, adopted=True, counted=False)
-    await _commit(
-        ledger, bind(other, [1], 0, facts=[], decisions=[record(adopted)], placements_opened=[early])
-    )
+    await _commit(ledger, bind(other, [1], 0, facts=[], made=[record(adopted)], opened=[early]))
     await _fill(ledger, lease)
-    counted = CommitBatch(
-        offsets=[advance(other, 1, 2)], facts=[change_node(1, 1, ONE)], counted=[early.pod_uid], log_time_ms=1
+    counted = batch_of(
+        advances=[advance(other, 1, 2)],
+        facts=[change_node(1, 1, ONE)],
+        counted=[early.pod_uid],
+        log_time_ms=1,
     )
     await _commit(ledger, counted)
     (violation,) = await check(empty.dsn)
@@ -320,13 +319,13 @@ async def test_a_resized_pod_is_a_warning_and_one_placed_on_top_of_it_is_not(emp
     lease, _ = await start(ledger, SHARDS)
     await _fill(ledger, lease)
     resized = decision(lease, 3, "p0-1", "n1", outcome=Outcome.RESIZED, signature=b"asks-for-a-lot-0")
-    batch = CommitBatch(
-        offsets=[advance(lease, 2, 3)],
+    batch = batch_of(
+        advances=[advance(lease, 2, 3)],
         facts=[change_node(1, 1, {"cpu": 900})],
         templates={b"asks-for-a-lot-0": PodTemplate(requests={"cpu": 1_000})},
-        placements_closed=[PlacementClosed(resized.pod_uid, resized.decided_at_ms)],
-        placements_opened=[opened(resized)],
-        decisions=[record(resized)],
+        closed=[PlacementClosed(resized.pod_uid, resized.decided_at_ms)],
+        opened=[opened(resized)],
+        made=[record(resized)],
         seq_next={0: 4},
     )
     await _commit(ledger, batch)
@@ -348,11 +347,11 @@ async def _two_writers(backend: PostgresBackend, *, room_first: bool) -> set[str
     gone = decision(lease, 3, "p0-1", "n1", outcome=Outcome.RELEASED)
 
     def release(version: int) -> CommitBatch:
-        return CommitBatch(
-            offsets=[advance(lease, 2, 3)],
+        return batch_of(
+            advances=[advance(lease, 2, 3)],
             facts=[change_node(1, version, LESS)],
-            placements_closed=[PlacementClosed("uid-p0-1", gone.decided_at_ms)],
-            decisions=[record(gone)],
+            closed=[PlacementClosed("uid-p0-1", gone.decided_at_ms)],
+            made=[record(gone)],
             seq_next={0: 4},
         )
 
@@ -381,12 +380,12 @@ async def test_a_pod_that_is_placed_anew_by_a_transaction_that_began_first(empty
     lease, _ = await start(ledger, SHARDS)
     await _fill(ledger, lease)
     resized = decision(lease, 3, "p0-1", "n1", outcome=Outcome.RESIZED)
-    batch = CommitBatch(
-        offsets=[advance(lease, 2, 3)],
+    batch = batch_of(
+        advances=[advance(lease, 2, 3)],
         facts=[change_node(1, 1)],
-        placements_closed=[PlacementClosed(resized.pod_uid, resized.decided_at_ms)],
-        placements_opened=[opened(resized)],
-        decisions=[record(resized)],
+        closed=[PlacementClosed(resized.pod_uid, resized.decided_at_ms)],
+        opened=[opened(resized)],
+        made=[record(resized)],
         seq_next={0: 4},
     )
     await _commit(ledger, batch)
@@ -412,12 +411,12 @@ async def test_a_pod_whose_end_came_to_a_shard_that_was_added_counts_until_then(
             await _commit(ledger, bind(added, [at + 1], at, facts=[change_node(1, at + 1, ONE)]))
             continue
         told = decision(added, at + 1, "p0-1", "n1", outcome=outcome)
-        batch = CommitBatch(
-            offsets=[advance(added, at, at + 1)],
+        batch = batch_of(
+            advances=[advance(added, at, at + 1)],
             facts=[change_node(1, at + 1, *([] if outcome is Outcome.RESIZED else [LESS]))],
-            placements_closed=[PlacementClosed(told.pod_uid, told.decided_at_ms)],
-            placements_opened=[opened(told)] if outcome is Outcome.RESIZED else [],
-            decisions=[record(told)],
+            closed=[PlacementClosed(told.pod_uid, told.decided_at_ms)],
+            opened=[opened(told)] if outcome is Outcome.RESIZED else [],
+            made=[record(told)],
             seq_next={1: at + 2},
         )
         await _commit(ledger, batch)
@@ -508,23 +507,23 @@ async def test_a_node_that_is_full_takes_a_pod_when_another_could_not_be_bound_t
     one = {"cpu": 100, "nvidia.com/gpu": 2, "pods": 1}
     spec = node_spec("n1", allocatable={"cpu": 100, "pods": 1, "nvidia.com/gpu": 2})
     facts = [new_node(1, spec=spec, delta=one), new_node(2, delta=one)]
-    await _commit(ledger, msgspec.structs.replace(everything(lease), facts=facts), 1)
+    await _commit(ledger, changed(everything(lease), facts=facts), 1)
     failed = decision(lease, 4, "placed", "n1", outcome=Outcome.BIND_FAILED)
-    undone = CommitBatch(
-        offsets=[advance(lease, 5, 6)],
+    undone = batch_of(
+        advances=[advance(lease, 5, 6)],
         facts=[change_node(1, 1, {resource: -amount for resource, amount in one.items()})],
-        decisions=[record(failed)],
-        placements_closed=[PlacementClosed("uid-placed", failed.decided_at_ms)],
+        made=[record(failed)],
+        closed=[PlacementClosed("uid-placed", failed.decided_at_ms)],
         pending_added=[waiting(lease, "placed", 9, tried=False)],
         seq_next={0: 5},
     )
     await _commit(ledger, undone, 2)
     other = decision(lease, 5, "other", "n1")
-    bound = CommitBatch(
-        offsets=[advance(lease, 6, 7)],
+    bound = batch_of(
+        advances=[advance(lease, 6, 7)],
         facts=[change_node(1, 2, one)],
-        decisions=[record(other)],
-        placements_opened=[opened(other)],
+        made=[record(other)],
+        opened=[opened(other)],
         seq_next={0: 6},
     )
     await _commit(ledger, bound, 3)
@@ -540,7 +539,7 @@ async def promised(empty: PostgresBackend) -> PostgresBackend:
     one = {"cpu": 100, "nvidia.com/gpu": 2, "pods": 1}
     spec = node_spec("n1", allocatable={"cpu": 8000, "pods": 110, "nvidia.com/gpu": 4})
     facts = [new_node(1, spec=spec, delta=one), new_node(2, spec=spec, delta=one)]
-    await _commit(ledger, msgspec.structs.replace(everything(lease), facts=facts), 1)
+    await _commit(ledger, changed(everything(lease), facts=facts), 1)
     waits: dict[str, Any] = {"signature": b"another-16-bytes"}
 
     def nominate(seq: int) -> tuple[list[tuple[Decision, bytes]], NominationRow]:
@@ -573,12 +572,12 @@ async def promised(empty: PostgresBackend) -> PostgresBackend:
     for number, (decisions, ended) in enumerate(batches, 2):
         last = decisions[-1][0].seq
         offsets = [advance(lease, 3 + number, 4 + number)]
-        batch = CommitBatch(
-            offsets=offsets, decisions=decisions, seq_next={0: last + 1}, unnominated=ended, nominated=[row]
+        batch = batch_of(
+            advances=offsets, made=decisions, seq_next={0: last + 1}, unnominated=ended, nominated=[row]
         )
         journal = journal_row(batch, [(0, PODS_TOPIC, 0)], JournalRow(shard=0, batch=number), None)
         count = OffsetAdvance(0, BATCHES, 0, lease.epoch, number - 1, number)
-        batch = msgspec.structs.replace(batch, journal=journal, offsets=[*offsets, count])
+        batch = changed(batch, row=journal, advances=[*offsets, count])
         assert await ledger.commit(batch) == Committed()
     return empty
 

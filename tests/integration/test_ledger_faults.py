@@ -30,6 +30,7 @@ from services.ports.ledger import CommitBatch, Committed, Lease, NotCommitted, O
 from services.ports.log import PODS_TOPIC, TopicPartition
 from services.ports.outbox import Stream
 from services.ports.positions import LogFault
+from tests.batches import batch_of, changed
 from tests.contract.batches import AT_MS, advance, bind, load_node, new_node
 from tests.contract.ledgers import (
     LEASE_SECONDS,
@@ -131,7 +132,7 @@ async def test_a_cancelled_commit_is_whole_or_nothing(
         if found[-1] is NotCommitted.ABSENT:
             assert await ledger.commit(batch) == Committed()
         state = await loaded(ledger, [lease])
-        assert state.seq_next[0] == batch.seq_next[0] == len(state.placements) + 1
+        assert state.seq_next[0] == batch.offsets.seq_next[0] == len(state.placements) + 1
         assert {node.version for node in state.nodes} == {number + 1}
     assert NotCommitted.ABSENT in found
     assert NotCommitted.FENCED not in found
@@ -218,7 +219,7 @@ async def test_resolve_waits_for_a_transaction_in_flight(
     backend: PostgresBackend, ledger: PostgresLedger, end: str, resolution: Committed | NotCommitted
 ) -> None:
     lease, _ = await start(ledger, SHARDS)
-    batch = bind(lease, [1], 0, decisions=[], placements_opened=[], seq_next={})
+    batch = bind(lease, [1], 0, made=[], opened=[], seq_next={})
     async with _other(backend) as other:
         await other.execute("UPDATE shard_offsets SET next_offset = 1 WHERE shard = 0")
         resolving = asyncio.create_task(ledger.resolve(batch))
@@ -314,7 +315,7 @@ async def test_a_ledger_that_was_set_back_tells_anew_where_resources_stand(backe
 async def _checkpoint(ledger: PostgresLedger) -> Checkpoint:
     """Return the place of a first checkpoint that has parts."""
     leases = await start(ledger, SHARDS)
-    node = CommitBatch(offsets=[advance(leases[0], 0, 1)], facts=[new_node(1)], log_time_ms=AT_MS)
+    node = batch_of(advances=[advance(leases[0], 0, 1)], facts=[new_node(1)], log_time_ms=AT_MS)
     assert await ledger.commit(node) == Committed()
     state = await loaded(ledger, leases)
     began = Start(
@@ -407,9 +408,9 @@ async def commit_five(
 ) -> None:
     """Commit a batch that takes five records of the pods of shard 1, and say what its worker holds."""
     counted = OffsetAdvance(0, BATCHES, 0, leases[0].epoch, number - 1, number)
-    batch = CommitBatch(offsets=[advance(leases[1], lo, lo + 5), counted], log_time_ms=AT_MS)
+    batch = batch_of(advances=[advance(leases[1], lo, lo + 5), counted], log_time_ms=AT_MS)
     row = journal_row(batch, [(1, PODS_TOPIC, 1)] * 5, JournalRow(shard=0, batch=number, owned=owned), None)
-    assert await ledger.commit(msgspec.structs.replace(batch, journal=row)) == Committed()
+    assert await ledger.commit(changed(batch, row=row)) == Committed()
 
 
 async def test_a_partition_that_is_read_again_by_who_has_other_shards_breaks_no_chain(
@@ -475,7 +476,7 @@ async def test_a_server_that_is_away_is_unavailable() -> None:
     dsn = f"postgresql://nobody@127.0.0.1:{free_port()}/none"
     ledger, outbox = PostgresLedger(dsn), PostgresOutbox(dsn)
     lease = Lease(0, 1)
-    batch = CommitBatch(offsets=[OffsetAdvance(0, PODS_TOPIC, 0, 1, 0, 1)])
+    batch = batch_of(advances=[OffsetAdvance(0, PODS_TOPIC, 0, 1, 0, 1)])
     calls = [
         ledger.acquire("a", 1),
         ledger.renew([lease], 1),

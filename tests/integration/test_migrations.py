@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
-import msgspec
 import pytest
 import pytest_asyncio
 import sqlalchemy as sa
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from domain.model.decisions import Attempt
 from services.adapters.postgres.connections import engine
 from services.adapters.postgres.migrate import (
     ShardsMismatch,
@@ -25,10 +23,8 @@ from services.adapters.postgres.migrate import (
     init_shards,
     upgrade,
 )
-from services.adapters.postgres.queries import PostgresStore
+from services.adapters.postgres.revision import LAST_TO_MIGRATE, Outdated
 from services.adapters.postgres.schema import metadata
-from services.api.keys import in_force
-from services.ports.store import Grant
 from tests.servers import MakeDatabase
 
 SERVERS = ["embedded_dsn", pytest.param("postgres_dsn", marks=pytest.mark.real)]
@@ -58,9 +54,13 @@ async def _catalogue(dsn: str) -> list[Any]:
 
 
 async def _difference(dsn: str) -> list[Any]:
+    """Return what the tables lack of the metadata, or have besides; only the migrations have comments."""
+
     def compare(connection: sa.Connection) -> list[Any]:
         options = {"compare_type": True, "compare_server_default": True}
-        return list(compare_metadata(MigrationContext.configure(connection, opts=options), metadata))
+        found = compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
+        entries = [each for entry in found for each in (entry if isinstance(entry, list) else [entry])]
+        return [each for each in entries if not each[0].endswith("_comment")]
 
     database = engine(dsn)
     try:
@@ -82,11 +82,25 @@ async def test_the_migrations_make_the_schema(dsn: str) -> None:
     assert options["nodes"] == ["fillfactor=60"]
 
 
+async def test_the_migrations_say_what_tables_and_columns_mean(dsn: str) -> None:
+    await upgrade(dsn)
+    about = "SELECT relname, obj_description(oid) AS says FROM pg_class WHERE relkind = 'r'"
+    tables = await _fetch(dsn, f"{about} AND relnamespace = 'public'::regnamespace")
+    assert [row["relname"] for row in tables if not row["says"]] == ["alembic_version"]
+    about = "SELECT col_description('nodes'::regclass, attnum) FROM pg_attribute"
+    assert await _fetch(dsn, f"{about} WHERE attrelid = 'nodes'::regclass AND attname = 'version'") == [
+        ("counts changes of the node and of the pods on it; what the compare-and-swap compares",)
+    ]
+    assert await _fetch(dsn, f"{about} WHERE attrelid = 'nodes'::regclass AND attname = 'id'") == [
+        ("order of arrival",)
+    ]
+
+
 async def test_the_comparison_sees_a_difference(dsn: str) -> None:
     await upgrade(dsn)
     await _fetch(dsn, "ALTER TABLE pending ALTER COLUMN arrival TYPE int")
     await _fetch(dsn, "DROP INDEX decisions_pod")
-    kinds = {entry[0] if isinstance(entry, tuple) else entry[0][0] for entry in await _difference(dsn)}
+    kinds = {entry[0] for entry in await _difference(dsn)}
     assert kinds == {"modify_type", "add_index"}
 
 
@@ -110,76 +124,26 @@ async def test_an_upgrade_that_fails_leaves_nothing(dsn: str) -> None:
     assert await _catalogue(dsn) == before
 
 
-async def _downgrade(dsn: str, revision: str) -> None:
-    def down(connection: sa.Connection) -> None:
-        config = alembic_config()
-        config.attributes["connection"] = connection
-        command.downgrade(config, revision)
-
-    database = engine(dsn)
-    async with database.begin() as connection:
-        await connection.run_sync(down)
-    await database.dispose()
-
-
-async def test_keys_and_event_ids_outlive_their_migrations(dsn: str) -> None:
+async def test_a_ledger_at_the_first_revision_is_taken_as_it_is(dsn: str) -> None:
+    """So it was left by the builds that had the migrations before it."""
     await upgrade(dsn)
-    await _fetch(dsn, "INSERT INTO ingested_events (id, holder) VALUES ('1', ''), ('1', 'ci'), ('2', 'ci')")
-    await _fetch(dsn, "INSERT INTO api_keys (key_hash, name, roles) VALUES ('x', 'ci', '{producer,auditor}')")
-    await _downgrade(dsn, "0009")
-    assert await _fetch(dsn, "SELECT id FROM ingested_events ORDER BY id") == [("1",), ("2",)]
-    assert await _fetch(dsn, "SELECT name, role FROM api_keys") == [("ci", "producer")]
+    said = "SELECT * FROM alembic_version, ledger_name, log_seal"
+    before = await _catalogue(dsn), await _fetch(dsn, said)
+    await init_shards(dsn, 2)
     await upgrade(dsn)
-    found = await _fetch(dsn, "SELECT id, holder FROM ingested_events ORDER BY id")
-    assert found == [("1", ""), ("2", "")]
-    keys = await _fetch(dsn, "SELECT name, roles, namespaces, kinds FROM api_keys")
-    assert keys == [("ci", ["producer"], None, None)]
+    assert (await _catalogue(dsn), await _fetch(dsn, said)) == before
+    assert [tuple(row)[:2] for row in before[1]] == [("0044", "0043")]
 
 
-async def test_a_key_of_before_priorities_had_a_limit_keeps_all_else(dsn: str) -> None:
+@pytest.mark.parametrize("at", ["0001", "0031", "0043"])
+async def test_a_ledger_of_an_earlier_revision_is_refused_and_left_alone(dsn: str, at: str) -> None:
     await upgrade(dsn)
-    await _downgrade(dsn, "0040")
-    keys = "('x', 'ci', '{producer}', '{team-a}'), ('y', 'bridge', '{producer}', NULL)"
-    await _fetch(dsn, f"INSERT INTO api_keys (key_hash, name, roles, namespaces) VALUES {keys}")
-    await upgrade(dsn)
-    store = PostgresStore(dsn)
-    found = {key.grant.name: in_force(key.grant) for key in await store.keys()}
-    assert found == {
-        "ci": Grant("ci", ["producer"], ["team-a"], priority_max=0),
-        "bridge": Grant("bridge", ["producer"], priority_max=1_000_000_000),
-    }
-    await store.aclose()
-
-
-async def test_an_attempt_of_before_they_were_packed_is_read(dsn: str) -> None:
-    await upgrade(dsn)
-    await _downgrade(dsn, "0034")
-    by: dict[str, Any] = {"profile": "batch", "profile_revision": 3}
-    told = Attempt(shard=1, seq=7, signature=b"s", **by, seed=0, generation=2, nodes_count=9)
-    text = msgspec.json.encode(told).decode()
-    await _fetch(dsn, f"INSERT INTO cycles (shard, seq, signature, doc) VALUES (1, 7, 's', '{text}')")
-    await upgrade(dsn)
-    store = PostgresStore(dsn)
-    assert [await store.attempt(1, seq) for seq in (6, 7, 8)] == [None, told, None]
-    await store.aclose()
-
-
-async def test_what_was_acknowledged_before_this_was_noted_stays_acknowledged(dsn: str) -> None:
-    await upgrade(dsn)
-    await _downgrade(dsn, "0039")
-    cursors = "(0, NULL, 7), (1, 'the topic differs', 9), (2, NULL, 0)"
-    await _fetch(dsn, f"INSERT INTO relay_cursor (shard, alarm, compared_offset) VALUES {cursors}")
-    await upgrade(dsn)
-    found = "SELECT shard, acknowledged_offset, acknowledged_at FROM relay_cursor ORDER BY shard"
-    assert await _fetch(dsn, found) == [(0, 7, None), (1, 0, None), (2, 0, None)]
-
-
-async def test_a_downgrade_leaves_nothing_but_alembics_own_table(dsn: str) -> None:
-    await upgrade(dsn)
-    await _downgrade(dsn, "base")
-    assert {row["relname"] for row in await _catalogue(dsn)} == {"alembic_version", "alembic_version_pkc"}
-    await upgrade(dsn)
-    assert await _difference(dsn) == []
+    await _fetch(dsn, f"UPDATE alembic_version SET version_num = '{at}'")
+    before = await _catalogue(dsn)
+    with pytest.raises(Outdated, match=f"at {at}, .* run `berth init` of build {re.escape(LAST_TO_MIGRATE)}"):
+        await upgrade(dsn)
+    assert await current_revision(dsn) == at
+    assert await _catalogue(dsn) == before
 
 
 async def test_shards_are_laid_down_once(dsn: str) -> None:
@@ -202,23 +166,3 @@ async def test_there_may_be_more_shards_and_never_fewer(dsn: str) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         await init_shards(dsn, 0)
     assert len(await _fetch(dsn, "SELECT FROM shards")) == 2
-
-
-@pytest.mark.parametrize("has_pods", [True, False])
-async def test_a_ledger_with_pods_of_before_asks_for_a_refold(dsn: str, has_pods: bool) -> None:
-    database = engine(dsn)
-
-    def to_before(connection: sa.Connection) -> None:
-        config = alembic_config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0017")
-
-    async with database.begin() as connection:
-        await connection.run_sync(to_before)
-    await database.dispose()
-    await _fetch(dsn, "INSERT INTO shards (shard) VALUES (0), (1)")
-    if has_pods:
-        columns = "pod_uid, namespace, name, signature, shard, arrival, since_ms"
-        await _fetch(dsn, f"INSERT INTO pending ({columns}) VALUES ('u', 'a', 'b', '', 0, 1, 1)")
-    await upgrade(dsn)
-    assert [row["refold"] for row in await _fetch(dsn, "SELECT refold FROM shards")] == [has_pods] * 2

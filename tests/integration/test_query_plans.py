@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 import asyncpg
@@ -16,13 +16,13 @@ from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.store import MemoryStore
 from services.adapters.postgres import sql, sql_nodes, sql_outbox
 from services.adapters.postgres.connections import COMMON, HOT, Limits, fresh
-from services.adapters.postgres.engine import Pool
+from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.migrate import init_shards
-from services.adapters.postgres.queries import PostgresStore
 from services.adapters.postgres.rows import texts_array
+from services.adapters.postgres.store import PostgresStore
 from services.ports.access import AccessFilter
 from services.ports.log import Span
-from services.ports.store import ConfigFilter, DecisionFilter, PodFilter, Store
+from services.ports.store import Callers, ConfigFilter, DecisionFilter, PodFilter, Processes, Store
 from tests.servers import MakeDatabase
 
 ROWS = 20_000
@@ -215,17 +215,15 @@ async def test_plans_made_on_empty_tables_are_the_same(dsn: str, case: str) -> N
         await _keeps_its_index(connection, statement, values, expected)
 
 
-class Explaining(PostgresStore):
-    """The API's store, which explains its statements instead of running them."""
+class Explaining(Engine):
+    """Explains the statements of the API's store instead of running them."""
 
     def __init__(self, dsn: str) -> None:
         super().__init__(dsn)
         self.plans: list[dict[str, Any]] = []
 
-    async def _few(self, namespace: str | None) -> bool:
-        return "rare" in (namespace, *(self.seen or ()))
-
-    async def _rows(self, statement: Any, pool: Pool = Pool.LOOKUPS) -> list[Any]:
+    async def rows(self, statement: Any, pool: Pool = Pool.LOOKUPS) -> list[Any]:
+        """See ``Engine.rows``."""
         async with self._engines[pool].connect() as connection:
             text = statement.compile(connection.engine, compile_kwargs={"literal_binds": True})
             found = await connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {text}")
@@ -233,17 +231,21 @@ class Explaining(PostgresStore):
         return []
 
 
+async def _is_rare(engine: Engine, namespace: str | None, seen: Collection[str] | None) -> bool:
+    return "rare" in (namespace, *(seen or ()))
+
+
 API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]] = {
     "a page of the access log": (
-        lambda store: store.accesses(AccessFilter(since_ms=10**9), 9, (10**9 + 10**7, b"d")),
+        lambda store: store.callers.accesses(AccessFilter(since_ms=10**9), 9, (10**9 + 10**7, b"d")),
         {"access_log_pkey"},
     ),
     "what a key asked for": (
-        lambda store: store.accesses(AccessFilter(caller="key:a7"), 100, None),
+        lambda store: store.callers.accesses(AccessFilter(caller="key:a7"), 100, None),
         {"access_log_caller"},
     ),
     "failed logins": (
-        lambda store: store.accesses(AccessFilter(status=401), 100, None),
+        lambda store: store.callers.accesses(AccessFilter(status=401), 100, None),
         {"access_log_status"},
     ),
     "a page of nodes": (lambda store: store.nodes(100, "n5", None), {"nodes_name_key"}),
@@ -339,19 +341,19 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
         {"dead_letters_pkey"},
     ),
     "who asked for what": (
-        lambda store: store.accesses(AccessFilter(), 100, (ROWS // 2, b"")),
+        lambda store: store.callers.accesses(AccessFilter(), 100, (ROWS // 2, b"")),
         {"access_log_pkey"},
     ),
     "what the keys of a name were used for": (
-        lambda store: store.accesses(AccessFilter(caller="key:7"), 100, None),
+        lambda store: store.callers.accesses(AccessFilter(caller="key:7"), 100, None),
         {"access_log_caller"},
     ),
     "what was refused": (
-        lambda store: store.accesses(AccessFilter(status=403), 100, None),
+        lambda store: store.callers.accesses(AccessFilter(status=403), 100, None),
         {"access_log_status"},
     ),
     "an attempt": (lambda store: store.attempt(1, 7), {"cycles_pkey"}),
-    "event ids": (lambda store: store.known_events("h", ["e7", "e8"]), {"ingested_events_pkey"}),
+    "event ids": (lambda store: store.callers.known_events("h", ["e7", "e8"]), {"ingested_events_pkey"}),
     "a page of pods": (
         lambda store: store.pods(PodFilter(), 100, "uid5"),
         {"placements_open", "pending_pkey", "nodes_name_key"},
@@ -434,37 +436,43 @@ WRITES = {
 }
 
 
-class Noting(MemoryStore):
-    """A store that notes which of its methods are called."""
+class Noting:
+    """Notes which methods of a store and of its parts are called."""
 
-    def __init__(self) -> None:
-        super().__init__(MemoryDatabase(4, lambda: 0))
-        self.called: set[str] = set()
+    def __init__(self, noted: Any, called: set[str]) -> None:
+        self._noted, self.called = noted, called
 
-    def __getattribute__(self, name: str) -> Any:
-        if not name.startswith("_") and name != "called":
-            self.called.add(name)
-        return super().__getattribute__(name)
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._noted, name)
+        if name == "seen_by":
+            return lambda namespaces: Noting(found(namespaces), self.called)
+        if not inspect.iscoroutinefunction(found):
+            return Noting(found, self.called)
+        self.called.add(name)
+        return found
 
 
 async def test_every_read_has_its_plan_looked_at() -> None:
-    store: Any = Noting()
+    store: Any = Noting(MemoryStore(MemoryDatabase(4, lambda: 0)), set())
     for read, _ in API_READS.values():
         await read(store)
-    public = {name for name, each in vars(Store).items() if inspect.iscoroutinefunction(each)}
-    assert public - ON_SMALL_TABLES - COUNTS - WRITES == store.called - {"seen_by"}
+    ports = {**vars(Store), **vars(Processes), **vars(Callers)}
+    public = {name for name, each in ports.items() if inspect.iscoroutinefunction(each)}
+    assert public - ON_SMALL_TABLES - COUNTS - WRITES == store.called
 
 
-async def test_what_programs_ask_the_api_goes_by_an_index(dsn: str) -> None:
+async def test_what_programs_ask_the_api_goes_by_an_index(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.adapters.postgres.store._has_few", _is_rare)
     await _fill(dsn)
     async with fresh(dsn, "analyse") as connection:
         await connection.execute("ANALYZE")
-    store = Explaining(dsn)
+    engine = Explaining(dsn)
+    store = PostgresStore(engine)
     empty = {"shards", "templates", "node_specs", "pending_groups"}  # or nearly: an index would not pay
     for name, (read, expected) in API_READS.items():
-        store.plans.clear()
+        engine.plans.clear()
         await read(store)
-        indexes, whole = _scans(store.plans[0])
+        indexes, whole = _scans(engine.plans[0])
         assert expected <= indexes, name  # it may lean on the primary key besides
         counted = {"pending"} if name == "what waits" else set()  # all of it, to find the largest groups
         assert not whole - empty - counted, name

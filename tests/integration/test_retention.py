@@ -7,7 +7,6 @@ import datetime
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
-import msgspec
 import pytest
 import pytest_asyncio
 from prometheus_client import CollectorRegistry
@@ -24,7 +23,7 @@ from services.adapters.postgres.connections import Session
 from services.adapters.postgres.migrate import init_shards
 from services.bootstrap import Place
 from services.config import Settings
-from services.ports.ledger import CommitBatch, Committed, PodTombstone
+from services.ports.ledger import Committed, PodTombstone
 from services.ports.log import (
     CONFIG_TOPIC,
     DECISIONS_TOPIC,
@@ -37,6 +36,7 @@ from services.ports.log import (
 from services.ports.outbox import Stream
 from services.ports.store import OwnerFilter
 from services.ports.workers import Incarnation
+from tests.batches import batch_of, changed
 from tests.contract.batches import AT_MS, SIGNATURE, advance, bind, dead_letter
 from tests.contract.ledgers import SHARDS, PostgresBackend, loaded, start
 from tests.servers import MakeDatabase
@@ -104,8 +104,8 @@ async def test_the_oldest_dead_letters_go(
     ledger, outbox = backend.ledger(), backend.outbox()
     lease, _ = await start(ledger, SHARDS)
     letters = [dead_letter(lease, seq, at_ms=AT_MS - (20 - seq) * 24 * HOUR_MS) for seq in range(1, 21)]
-    batch = CommitBatch(
-        offsets=[advance(lease, 0, 20)], dead_letters=letters, dead_seq_next={0: 21}, log_time_ms=AT_MS
+    batch = batch_of(
+        advances=[advance(lease, 0, 20)], dead_letters=letters, dead_seq_next={0: 21}, log_time_ms=AT_MS
     )
     assert await ledger.commit(batch) == Committed()
     epoch = await outbox.acquire(0, "relay", 10)
@@ -131,8 +131,8 @@ async def test_a_flood_of_one_namespace_lets_no_dead_letter_of_another_go(
     about += [(PODS_TOPIC, b"flood/p%d" % i) for i in range(9)]
     about += [(CONFIG_TOPIC, b"PodGroup/flood/g%d" % i) for i in range(8)]
     letters = [dead_letter(lease, n + 1, topic=topic, key=key) for n, (topic, key) in enumerate(about)]
-    batch = CommitBatch(
-        offsets=[advance(lease, 0, 20)], dead_letters=letters, dead_seq_next={0: 21}, log_time_ms=AT_MS
+    batch = batch_of(
+        advances=[advance(lease, 0, 20)], dead_letters=letters, dead_seq_next={0: 21}, log_time_ms=AT_MS
     )
     assert await ledger.commit(batch) == Committed()
     epoch = await outbox.acquire(0, "relay", 10)
@@ -191,7 +191,7 @@ async def test_a_start_reads_only_the_templates_of_live_pods(backend: PostgresBa
     lease, _ = await start(ledger, SHARDS)
     old = {bytes([number] * 16): PodTemplate(requests={"cpu": number}) for number in range(1, 100)}
     batch = bind(lease, [1], 0)
-    batch = msgspec.structs.replace(batch, templates={**batch.templates, **old})
+    batch = changed(batch, templates={**batch.pods.templates, **old})
     assert await ledger.commit(batch) == Committed()
     assert set((await loaded(ledger, [lease])).templates) == {SIGNATURE}
 
@@ -281,9 +281,9 @@ async def test_a_worker_deletes_what_is_old_and_says_when_it_last_did(
     async with bootstrap.tidied(at, Settings(), registry), asyncio.timeout(20):
         while not all(_last(registry, what) for what in ("embedded-log", "owners", "workers")):
             await asyncio.sleep(0.05)
-    owners = await backend.store().owners(OwnerFilter(), 10, None)
+    owners = await backend.store().processes.owners(OwnerFilter(), 10, None)
     assert {row.owner for row in owners} == {"lives"}
-    assert await backend.store().workers(datetime.datetime.fromtimestamp(0, datetime.UTC)) == []
+    assert await backend.store().processes.workers(datetime.datetime.fromtimestamp(0, datetime.UTC)) == []
     with pytest.raises(LogTruncated):
         await _read(log, DECISIONS, 0, 1)
     assert _last(registry, "tombstones") == 0

@@ -151,7 +151,7 @@ class Team:
             return False
         outcome = self.database.apply(batch)
         assert isinstance(outcome, Committed)
-        self.lost[number] = list(outcome.lost)
+        self.lost[number] = list(outcome.lost_pods)
         planner.guards.settle([outcome.raised])
         self.batches_count += 1
         return True

@@ -8,7 +8,8 @@ from random import Random
 import pytest
 
 from services.codec.settling import doubt, lost_together
-from services.ports.ledger import CommitBatch, GangPlaced
+from services.ports.ledger import GangPlaced
+from tests.batches import batch_of
 from tests.builders import Json, node_manifest, pod_group_manifest, pod_manifest
 from tests.contract.batches import load_node
 from tests.depth import some
@@ -64,7 +65,7 @@ def test_some_of_them_lose_their_nodes_and_some_wait() -> None:
 
 def test_members_that_were_placed_beside_a_gang_that_lost_lose_too() -> None:
     claims = [load_node(i, 1, cpu=1) for i in (1, 2)]
-    batch = CommitBatch(offsets=[], claims=claims, gangs=[GangPlaced("default/g", 0, (1,))])
+    batch = batch_of(advances=[], claims=claims, gangs=[GangPlaced("default/g", 0, (1,))])
     assert lost_together(batch, set()) == set()
     assert lost_together(doubt(batch, set(), gangs={"default/other"}), set()) == set()
     assert lost_together(doubt(batch, set(), gangs={"default/g"}), set()) == {1}

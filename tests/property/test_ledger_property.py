@@ -29,6 +29,7 @@ from services.ports.ledger import (
     PlacementRefreshed,
     PodTombstone,
 )
+from tests.batches import batch_of
 from tests.contract.batches import (
     advance,
     change_node,
@@ -99,15 +100,15 @@ class Writer:
         made = [decision(lease, seq + i, f"pod{pod}", f"n{pod}") for i, pod in enumerate(step.binds)]
         self.at_ms += 1
         nodes = [self._node(*node, wrong=step.skew == 3) for node in step.nodes]
-        return CommitBatch(
-            offsets=[advance(lease, lo, lo + 1)],
+        return batch_of(
+            advances=[advance(lease, lo, lo + 1)],
             facts=[each for each in nodes if isinstance(each, NodeFact)],
             claims=[each for each in nodes if isinstance(each, NodeClaim)],
             waited={one.pod_uid: (one.seq, self.at_ms, None) for one in made},
-            decisions=[record(one) for one in made],
-            placements_opened=[self._opened(opened(one)) for one in made],
-            placements_closed=[PlacementClosed(f"uid-pod{pod}", self.at_ms) for pod in step.closes],
-            placements_refreshed=[
+            made=[record(one) for one in made],
+            opened=[self._opened(opened(one)) for one in made],
+            closed=[PlacementClosed(f"uid-pod{pod}", self.at_ms) for pod in step.closes],
+            refreshed=[
                 PlacementRefreshed(f"uid-pod{pod}", self.at_ms, {"n": str(pod)}) for pod in step.waits
             ],
             pending_removed=[f"uid-pod{pod}" for pod in step.places],
@@ -145,10 +146,10 @@ class Writer:
 
     def committed(self, batch: CommitBatch) -> None:
         """Count on after a commit."""
-        (at,) = batch.offsets
+        (at,) = batch.offsets.advances
         self.offsets[at.shard] = at.hi
-        self.seqs[at.shard] = batch.seq_next[at.shard]
-        self.dead[at.shard] = batch.dead_seq_next[at.shard]
+        self.seqs[at.shard] = batch.offsets.seq_next[at.shard]
+        self.dead[at.shard] = batch.offsets.dead_seq_next[at.shard]
 
     def know(self, state: LedgerState) -> None:
         """Know nodes as the ledger has them."""

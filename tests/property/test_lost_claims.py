@@ -46,7 +46,7 @@ class Contested:
         assert self._flying is not None
         outcome = self.site.database.apply(self._flying)
         assert isinstance(outcome, Committed)
-        self.counts["lost"] += len(outcome.lost)
+        self.counts["lost"] += len(outcome.lost_pods)
         self.counts["moved"] += outcome.moved_count
         self.losers.note(self._flying, outcome)
 
@@ -131,11 +131,11 @@ def test_what_was_lost_is_planned_again_alike(worlds: list[Contested]) -> None:
         planner = Site().planner
         for records, keys in world.first_life:
             planned = planner.plan_batch(records, keys, is_recorded=True)
-            assert planned.journal is not None
-            row = world.site.database.journal.get((planned.journal.shard, planned.journal.batch))
+            assert planned.journal.row is not None
+            row = world.site.database.journal.get((planned.journal.row.shard, planned.journal.row.batch))
             if row is None or (row.start is not None and row.batch > 1):
                 break  # it was never committed: the worker began anew
-            again = settle(planned, set(row.lost), row.moved).journal
+            again = settle(planned, set(row.lost), row.moved).journal.row
             assert again is not None
             for name in ("decisions_hash", "effects", "feed", "seqs", "forgotten", "lost", "moved"):
                 assert getattr(again, name) == getattr(row, name), (row.batch, name)

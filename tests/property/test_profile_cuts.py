@@ -88,7 +88,12 @@ def test_a_batch_ends_before_and_after_a_profile() -> None:
     while records or site.planner.has_work:
         batch = site.planner.plan_batch(records)
         assert site.database.apply(batch) == Committed()
-        sizes.append((len(batch.profiles), sum(a.hi - a.lo for a in batch.offsets if a.topic[0] != "~")))
+        sizes.append(
+            (
+                len(batch.cluster.profiles),
+                sum(a.hi - a.lo for a in batch.offsets.advances if a.topic[0] != "~"),
+            )
+        )
         records = []
     assert sizes == [(0, 2), (1, 1), (0, 1)]
 

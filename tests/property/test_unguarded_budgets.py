@@ -12,6 +12,7 @@ from domain.model.config import DISRUPTION_BUDGET, DisruptionBudget
 from services.adapters.memory.database import MemoryDatabase
 from services.ports.guards import budget_key
 from services.ports.ledger import CommitBatch, Committed, NotCommitted
+from tests.batches import changed
 from tests.builders import node_manifest, pod_manifest
 from tests.property.team import Team, budget_manifest, keys_of, node_of
 
@@ -70,8 +71,8 @@ class Unguarded(Watched):
 
     def apply(self, batch: CommitBatch, holder: object = None) -> Committed | NotCommitted:
         """Write the batch without such guards."""
-        guards = [each for each in batch.guards if not each.key.startswith(budget_key(""))]
-        return super().apply(msgspec.structs.replace(batch, guards=guards), holder)
+        guards = [each for each in batch.cluster.guards if not each.key.startswith(budget_key(""))]
+        return super().apply(changed(batch, guards=guards), holder)
 
 
 def day(seed: int, database: type[Watched]) -> list[str]:

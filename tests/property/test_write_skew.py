@@ -22,7 +22,7 @@ from domain.model.pods import PodSpec, PodTemplate
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.selectors import AffinityTerm, LabelRequirement, LabelSelector, PodAffinity
 from domain.plugins.weighers import Match
-from services.ports.guards import Claim, Guard, announced_keys, dropped_keys, raised_keys, refused_nodes
+from services.ports.guards import Guard, GuardRow, announced_keys, dropped_keys, raised_keys, refused_nodes
 from services.worker.batch_guards import IDLE_MS, BatchGuards
 from tests.depth import some
 from tests.values import node, pod, template
@@ -54,7 +54,7 @@ class Ledger:
     idle_ms: int = IDLE_MS
     now_ms: int = 0
     dropped_count: int = 0
-    claims: dict[str, Claim] = field(default_factory=dict)
+    keys: dict[str, GuardRow] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     journal: list[tuple[int, list[Placement], list[str]]] = field(default_factory=list)
 
@@ -64,15 +64,15 @@ class Ledger:
     def commit(self, shard: int, batch: Batch, ids: dict[str, int]) -> list[Placement]:
         """Write what is granted, and say what that raised; return the pods that lost."""
         batch = self.weaken(batch)
-        found = {guard.key: self.claims[guard.key] for guard in batch.guards if guard.key in self.claims}
+        found = {guard.key: self.keys[guard.key] for guard in batch.guards if guard.key in self.keys}
         raised, dropped = announced_keys(batch.guards, found), dropped_keys(batch.guards, found)
         lost = refused_nodes(batch.guards, found, batch.followed, {shard})
         lost |= {ids[name] for name, seen in batch.versions.items() if self.versions.get(name, 0) != seen}
         for key in raised + raised_keys(batch.guards, lost):
-            version, batches = self.claims.get(key, Claim(0, self.batches()))
-            self.claims[key] = Claim(version + 1, batches)
+            version, batches = self.keys.get(key, GuardRow(0, self.batches()))
+            self.keys[key] = GuardRow(version + 1, batches)
         for key in dropped:
-            del self.claims[key[1:]]
+            del self.keys[key[1:]]
         self.dropped_count += len(dropped)
         granted = [each for each in batch.placed if ids[each.node] not in lost]
         for each in granted:

@@ -39,7 +39,7 @@ class House:
 
     async def key(self, name: str, roles: Sequence[str], **scope: Any) -> None:
         """Make a key whose text is its name."""
-        await self.store.create_key(key_hash(name), Grant(name, roles, **scope))
+        await self.store.callers.create_key(key_hash(name), Grant(name, roles, **scope))
 
     async def ask(self, key: str | None, method: str, target: str, **how: Any) -> httpx.Response:
         """Send a request with a key."""
@@ -57,13 +57,13 @@ class House:
     def count_lookups(self) -> Callable[[], int]:
         """Count look-ups of keys from now on; return what tells the count."""
         looked_up: list[bytes] = []
-        look_up = self.store.grant
+        look_up = self.store.callers.grant
 
         async def counted(key_hash: bytes) -> Grant | None:
             looked_up.append(key_hash)
             return await look_up(key_hash)
 
-        self.store.grant = counted  # type: ignore[method-assign]
+        self.store.callers.grant = counted  # type: ignore[method-assign]
         return lambda: len(looked_up)
 
     def routes(self) -> set[tuple[str, str]]:
@@ -84,9 +84,9 @@ async def keyed_house(database: MemoryDatabase | None = None) -> AsyncIterator[H
     await house.log.ensure_topics(topic_specs(1))
     gate = Gate(house.store, keys_required=True, clock=lambda: house.seconds)
     lookout = Lookout(house.store, house.log, lambda *_: "")
-    appender = Appender(await house.log.writer(), house.store.seal_secret)
+    appender = Appender(await house.log.writer(), house.store.callers.seal_secret)
     metrics = ApiMetrics(process_registry())
-    house.accesses = AccessLog(house.store, metrics)
+    house.accesses = AccessLog(house.store.callers, metrics)
     house.app = create_app(
         Deps(house.store, house.log, appender, gate, Gateway(), metrics, lookout, house.accesses)
     )

@@ -118,7 +118,7 @@ async def make_keys(directory: Path, attack: Attack) -> dict[str, str]:
         await bootstrap.initialise(place, 1)
         async with contextlib.aclosing(bootstrap.open_store(place)) as store:
             for grant in grants:
-                await store.create_key(key_hash(keys[grant.name]), grant)
+                await store.callers.create_key(key_hash(keys[grant.name]), grant)
     return keys
 
 

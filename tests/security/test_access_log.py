@@ -168,10 +168,10 @@ class Away:
         self.is_away = True
 
     async def note_accesses(self, rows: Sequence[Access]) -> None:
-        """See ``Store.note_accesses``."""
+        """See ``Callers.note_accesses``."""
         if self.is_away:
             raise Unavailable("away")
-        await self._house.store.note_accesses(rows)
+        await self._house.store.callers.note_accesses(rows)
 
 
 async def test_an_outage_delays_and_what_does_not_fit_is_told(
@@ -179,7 +179,7 @@ async def test_an_outage_delays_and_what_does_not_fit_is_told(
 ) -> None:
     monkeypatch.setattr(accesses, "_ROWS_MAX", 4)
     away: Any = Away(house)
-    house.accesses._store = away
+    house.accesses._callers = away
     for at in range(6):
         await house.ask("auditor", "GET", f"/v1/nodes/n{at}")
         await house.accesses.write()
@@ -195,7 +195,7 @@ async def test_an_outage_delays_and_what_does_not_fit_is_told(
 
 
 async def test_a_fault_of_the_log_stops_no_request(house: House) -> None:
-    house.accesses._store = object()  # type: ignore[assignment]
+    house.accesses._callers = object()  # type: ignore[assignment]
     assert (await house.ask("auditor", "GET", "/v1/nodes")).status_code == 200
     await house.accesses.write()
     assert (await house.ask("auditor", "GET", "/v1/nodes")).status_code == 200
@@ -224,7 +224,7 @@ async def test_what_was_asked_is_in_the_ledger_when_the_api_has_stopped(embedded
 async def read_pods(place: bootstrap.Place) -> list[str]:
     """Return who sent each record of the pods."""
     store, log = bootstrap.open_store(place), bootstrap.open_log(place)
-    senders, reader = Senders(await store.seal_secret()), await log.reader()
+    senders, reader = Senders(await store.callers.seal_secret()), await log.reader()
     await reader.assign({TopicPartition(PODS_TOPIC, 0): 0})
     found = [senders.of(record) for record in await reader.poll(10, 1.0)]
     for each in (reader, log, store):

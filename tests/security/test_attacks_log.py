@@ -101,8 +101,8 @@ def test_a_node_that_comes_and_goes_under_its_pods_makes_no_batch_without_end() 
     while records or site.planner.has_work:
         batch = site.planner.plan_batch(records)
         records = []
-        assert len(batch.decisions) < batch_decisions_max + pods_per_node_max
-        decided += len(batch.decisions)
+        assert len(batch.decisions.made) < batch_decisions_max + pods_per_node_max
+        decided += len(batch.decisions.made)
         site.database.apply(batch)
     assert decided == pods_count * flips, "and none is left out"
     audit(site)

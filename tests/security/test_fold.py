@@ -186,10 +186,12 @@ def test_a_late_event_of_a_pod_that_is_gone_replaces_no_later_one(site: Site) ->
 def test_events_that_are_dropped_as_older_are_counted(site: Site) -> None:
     site.tell("ADDED", pod_manifest("web", "a", cpu=1, resource_version=HUGE))
     batch = plan(site, "MODIFIED", pod_manifest("web", "a", cpu=2, resource_version=6))
-    assert batch.skipped == {"older": 1}
-    assert plan(site, "DELETED", pod_manifest("web", "a", resource_version=7)).skipped == {"older": 1}
-    assert plan(site, "DELETED", pod_manifest("web", "a", uid="u")).skipped == {"other-uid": 1}
-    assert plan(site, "DELETED", pod_manifest("web", "b")).skipped == {"known": 1}
+    assert batch.decisions.skipped == {"older": 1}
+    assert plan(site, "DELETED", pod_manifest("web", "a", resource_version=7)).decisions.skipped == {
+        "older": 1
+    }
+    assert plan(site, "DELETED", pod_manifest("web", "a", uid="u")).decisions.skipped == {"other-uid": 1}
+    assert plan(site, "DELETED", pod_manifest("web", "b")).decisions.skipped == {"known": 1}
 
 
 def plan(site: Site, kind: str, manifest: Json) -> CommitBatch:

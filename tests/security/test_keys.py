@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from domain.model import limits
 from domain.model.errors import FieldError
 from services import forgetting
+from services.adapters.memory.access import MemoryCallers
 from services.adapters.memory.store import MemoryStore
 from services.api import answers
 from services.api.allowance import FAILED_LOGINS_PER_MINUTE, GOOD_KEYS_MAX, Logins
@@ -531,10 +532,10 @@ async def test_two_teams_may_use_the_same_id(house: House) -> None:
 
 async def test_ids_are_forgotten_after_a_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forgetting, "FORGET_AT_ONCE_MAX", 2)
-    await house.store.record_events("ci", {str(n): b"" for n in range(7)})
+    await house.store.callers.record_events("ci", {str(n): b"" for n in range(7)})
     house.database.now_ms = lambda: 3_600_001
-    await house.store.record_events("ci", {"new": b""})
-    await forgetting.forget_old(house.store.forget_events, 3600)
+    await house.store.callers.record_events("ci", {"new": b""})
+    await forgetting.forget_old(house.store.callers.forget_events, 3600)
     assert [*house.database.events] == [("ci", "new")]
 
 
@@ -649,15 +650,15 @@ async def test_the_events_of_one_key_leave_others_their_turn(
     """However many requests with events a key sends at once, few of them use the ledger or the log."""
     for name in ("flood", "other"):
         await house.key(name, ["producer"], namespaces=["team-a"])
-    asked, release, read = 0, asyncio.Event(), MemoryStore.known_events
+    asked, release, read = 0, asyncio.Event(), MemoryCallers.known_events
 
-    async def slow(self: MemoryStore, holder: str, ids: Sequence[str]) -> Mapping[str, bytes | None]:
+    async def slow(self: MemoryCallers, holder: str, ids: Sequence[str]) -> Mapping[str, bytes | None]:
         nonlocal asked
         asked += 1
         await release.wait()
         return await read(self, holder, ids)
 
-    monkeypatch.setattr(MemoryStore, "known_events", slow)
+    monkeypatch.setattr(MemoryCallers, "known_events", slow)
     sent = [event("ADDED", pod_manifest(f"p{i}", "team-a"), None, f"id-{i % 5}") for i in range(30)]
     flood = [asyncio.create_task(house.send("flood", each)) for each in sent]
     await asyncio.sleep(0.1)
@@ -683,7 +684,7 @@ async def test_wrong_keys_are_not_looked_up_for_ever(house: House) -> None:
     assert (await house.ask("good", "GET", "/v1/nodes")).status_code == 200, "who was let in before still is"
     assert (await house.ask("late", "GET", "/v1/nodes")).status_code == 429
     assert (await house.ask(None, "GET", "/v1/nodes")).status_code == 401
-    await house.store.revoke_key("good")
+    await house.store.callers.revoke_key("good")
     assert (await house.ask("good", "GET", "/v1/nodes")).status_code == 401, "at once"
     house.seconds += 5
     assert (await house.ask("late", "GET", "/v1/nodes")).status_code == 200

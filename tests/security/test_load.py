@@ -16,9 +16,9 @@ import sqlalchemy as sa
 
 from domain.model.errors import Unavailable
 from services import bootstrap
-from services.adapters.postgres.engine import Pool
-from services.adapters.postgres.listing import Listing
-from services.adapters.postgres.queries import PostgresStore
+from services.adapters.postgres.engine import Engine, Pool
+from services.adapters.postgres.processes import PostgresProcesses
+from services.adapters.postgres.store import PostgresStore
 from services.api import health
 from services.api.health import Lookout
 from services.bootstrap import Place
@@ -57,11 +57,11 @@ async def url(place: Place) -> AsyncIterator[str]:
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every list of decisions take half a minute."""
 
-    async def sleep(store: Listing, *_: Any) -> Rows[Any]:
-        await store._rows(sa.text("SELECT pg_sleep(30)"), Pool.LISTS)
+    async def sleep(store: PostgresStore, *_: Any) -> Rows[Any]:
+        await store._engine.rows(sa.text("SELECT pg_sleep(30)"), Pool.LISTS)
         return Rows()
 
-    monkeypatch.setattr(Listing, "decisions", sleep)
+    monkeypatch.setattr(PostgresStore, "decisions", sleep)
 
 
 async def sleeping(place: Place) -> int:
@@ -144,7 +144,7 @@ class Counting:
 
 async def lookout_of(place: Place, log: Any) -> tuple[Lookout, PostgresStore]:
     """Return a lookout on the ledger and this log."""
-    store = PostgresStore(place.dsn)
+    store = PostgresStore(Engine(place.dsn))
     return Lookout(store, log, lambda *_: ""), store
 
 
@@ -188,11 +188,11 @@ async def test_a_silent_log_is_named_in_time_and_makes_nobody_else_wait(
 async def test_a_silent_ledger_is_named_in_time(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "ANSWER_SECONDS", 0.3)
 
-    async def silent(_: PostgresStore) -> Sequence[Any]:
+    async def silent(_: PostgresProcesses) -> Sequence[Any]:
         await asyncio.Event().wait()
         return []
 
-    monkeypatch.setattr(PostgresStore, "offsets", silent)
+    monkeypatch.setattr(PostgresProcesses, "offsets", silent)
     lookout, store = await lookout_of(place, Counting())
     condition = await lookout.look()
     assert condition.checks == {"database": "the ledger does not answer within 0.3 s"}

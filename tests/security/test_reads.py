@@ -14,8 +14,8 @@ import pytest_asyncio
 
 from domain.model.pods import POD_GROUP_LABEL
 from services import bootstrap
-from services.adapters.postgres import listing
-from services.adapters.postgres.queries import PostgresStore
+from services.adapters.postgres import engine
+from services.adapters.postgres.engine import Engine
 from services.api import answers
 from services.api.formats import cursor
 from services.api.keys import key_hash, new_key
@@ -86,8 +86,8 @@ async def world(embedded_dsn: str) -> AsyncIterator[World]:
         async with client_of(place, keys_required=True) as client:
             client.headers["Authorization"] = f"Bearer {ALL}"
             async with contextlib.aclosing(bootstrap.open_store(place)) as store:
-                await store.create_key(key_hash(KEY), Grant("ours", ["auditor"], [OURS]))
-                await store.create_key(key_hash(ALL), Grant("all", ["admin"]))
+                await store.callers.create_key(key_hash(KEY), Grant("ours", ["auditor"], [OURS]))
+                await store.callers.create_key(key_hash(ALL), Grant("all", ["admin"]))
             assert (await client.post("/v1/events", json=trace())).status_code == 202
             log = bootstrap.open_log(place)
             writer = await log.writer()
@@ -475,7 +475,7 @@ async def test_every_list_ends_by_its_bytes_and_goes_on(
     paged = [path for path, _, in_query in await questions(world) if "cursor" in in_query]
     paged.remove("/v1/accesses")  # which grows while it is read
     whole = {path: (await world.client.get(f"{path}?limit=1000")).json()["items"] for path in paged}
-    monkeypatch.setattr(listing, "page_bytes_max", 1)
+    monkeypatch.setattr(engine, "page_bytes_max", 1)
     for path in paged:
         items: list[Any] = []
         at: str | None = ""
@@ -503,15 +503,15 @@ async def test_a_large_record_does_not_make_a_large_page(world: World) -> None:
         assert answer.status_code == 202, answer.text
     await work_off(world.place)
     seen: list[int] = []
-    read = PostgresStore._rows
+    read = Engine.rows
 
-    async def measured(store: PostgresStore, *how: Any) -> Any:
-        rows = await read(store, *how)
+    async def measured(asked: Engine, *how: Any) -> Any:
+        rows = await read(asked, *how)
         seen.append(sum(len(str(tuple(row))) for row in rows))
         return rows
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PostgresStore, "_rows", measured)
+        patch.setattr(Engine, "rows", measured)
         for target in ("/v1/pods?limit=1000", "/v1/pending"):
             assert len((await world.client.get(target)).json()["items"]) >= 1
     assert sum(seen) < 200_000

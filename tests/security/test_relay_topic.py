@@ -19,7 +19,7 @@ from services.adapters.memory.log import MemoryLog
 from services.adapters.postgres.outbox import PostgresOutbox
 from services.adapters.postgres.tidying import forget_dead_letters, tidying
 from services.ports.audit import Audit
-from services.ports.ledger import CommitBatch, Committed, Lease, Ledger
+from services.ports.ledger import Committed, Lease, Ledger
 from services.ports.log import (
     DEAD_LETTER_TOPIC,
     DECISIONS_TOPIC,
@@ -33,6 +33,7 @@ from services.ports.log import (
 from services.ports.outbox import Outbox, Stream
 from services.relay.run import Relay, RelayMetrics, RelaySettings
 from services.relay.topic import audit_topic
+from tests.batches import batch_of
 from tests.contract.batches import advance, bind, dead_letter
 from tests.contract.ledgers import (
     SHARDS,
@@ -81,8 +82,8 @@ class World:
         """Commit a dead letter for a record of a pod with each of these keys."""
         first, end = self._refused + 1, self._refused + len(keys) + 1
         letters = [dead_letter(self._lease, seq, key=key) for seq, key in enumerate(keys, first)]
-        batch = CommitBatch(
-            offsets=[advance(self._lease, first - 1, end - 1)], dead_letters=letters, dead_seq_next={0: end}
+        batch = batch_of(
+            advances=[advance(self._lease, first - 1, end - 1)], dead_letters=letters, dead_seq_next={0: end}
         )
         assert await self._ledger.commit(batch) == Committed()
         self._refused = end - 1
@@ -152,7 +153,7 @@ class World:
 
     async def alarm(self) -> str | None:
         """Return what the API tells operators of the shard's topic."""
-        (shard, *_) = await self.backend.store().shards()
+        (shard, *_) = await self.backend.store().processes.shards()
         return shard.alarm
 
     @contextlib.asynccontextmanager

@@ -62,7 +62,7 @@ async def test_its_event_goes_into_the_log_again_in_the_name_of_who_asks(house: 
     assert first.key == second.key
     sent = orjson.loads(second.value or b"")
     assert sent["object"]["metadata"]["name"] == "web"
-    assert Senders(await house.store.seal_secret()).of(second) == "key:ours"
+    assert Senders(await house.store.callers.seal_secret()).of(second) == "key:ours"
 
 
 async def test_it_can_be_sent_more_than_once(house: House) -> None:

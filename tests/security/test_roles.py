@@ -105,7 +105,7 @@ async def test_each_process_works_under_its_own_role(deployment: Deployment) -> 
             assert (await client.get("/metrics")).status_code == 200
             store = bootstrap.open_store(deployment.of[API])
             async with contextlib.aclosing(store):
-                while any(each.decisions_seq < each.seq_next - 1 for each in await store.shards()):
+                while any(each.decisions_seq < each.seq_next - 1 for each in await store.processes.shards()):
                     await asyncio.sleep(0.05)
     finally:
         for work in works:
@@ -137,9 +137,9 @@ async def test_only_the_owner_of_the_tables_makes_keys(deployment: Deployment) -
         assert "the tables' owner may" in refused.json()["error"]["message"]
         assert (await client.get("/v1/keys")).json() == {"items": [], "next": None}
     async with contextlib.aclosing(bootstrap.open_store(deployment.of[API])) as store:
-        assert await store.forget_events(3600, 10) == 0
+        assert await store.callers.forget_events(3600, 10) == 0
     async with contextlib.aclosing(bootstrap.open_store(deployment.of[AUDITOR])) as store:
-        assert await store.keys() == []
+        assert await store.callers.keys() == []
 
 
 FORBIDDEN = [
@@ -205,11 +205,11 @@ async def test_an_auditor_reads_everything_but_secrets(deployment: Deployment) -
 
 async def test_keys_are_made_by_the_owner_alone(deployment: Deployment) -> None:
     async with contextlib.aclosing(bootstrap.open_store(deployment.owner)) as store:
-        await store.create_key(b"hash", Grant("team", ["auditor"]))
-        assert await store.revoke_key("team") == 1
+        await store.callers.create_key(b"hash", Grant("team", ["auditor"]))
+        assert await store.callers.revoke_key("team") == 1
     async with contextlib.aclosing(bootstrap.open_store(deployment.of[API])) as store:
         with pytest.raises(Exception, match="permission denied"):
-            await store.create_key(b"other", Grant("team", ["admin"]))
+            await store.callers.create_key(b"other", Grant("team", ["admin"]))
 
 
 async def test_making_the_roles_again_restores_exactly_their_grants(deployment: Deployment) -> None:

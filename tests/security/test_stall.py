@@ -76,16 +76,16 @@ def test_an_ordinary_pod_behind_a_burst_is_decided_in_its_own_batch(name: str) -
     planner.plan_batch(sent[:20])
     batches = [planner.plan_batch(sent[20:])]
     assert ORDINARY in decided(batches)
-    waits = {row.pod_uid for row in batches[0].pending_added if not row.tried}
+    waits = {row.pod_uid for row in batches[0].pods.pending_added if not row.tried}
     while planner.has_work:
         assert len(batches) <= BURST_PODS + 1, "each tries a pod at least"
         batches.append(planner.plan_batch([]))
-        attempts = [rows for rows in batches[-1].attempts if rows.attempt.pods_count]
+        attempts = [rows for rows in batches[-1].decisions.attempts if rows.attempt.pods_count]
         assert len(attempts) <= WORK_MAX // 60
     assert len(batches) > 2
     assert len(waits) > BURST_PODS // 2
     assert sorted(decided(batches)) == sorted([ORDINARY, *(f"hostile/p{i}" for i in range(BURST_PODS))])
-    assert waits <= {uid for batch in batches[1:] for uid in batch.pending_removed}
+    assert waits <= {uid for batch in batches[1:] for uid in batch.pods.pending_removed}
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
@@ -122,4 +122,4 @@ def named(site: Site) -> set[str]:
 
 
 def decided(batches: Sequence[CommitBatch]) -> list[str]:
-    return [f"{each.namespace}/{each.name}" for batch in batches for each, _ in batch.decisions]
+    return [f"{each.namespace}/{each.name}" for batch in batches for each, _ in batch.decisions.made]

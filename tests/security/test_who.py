@@ -177,7 +177,7 @@ def test_a_seal_of_another_event_does_not_count(site: Site) -> None:
 def test_a_wrong_seal_is_counted(site: Site) -> None:
     raw = orjson.dumps(event("ADDED", node_manifest("n1")))
     forged = Record(NODES_TOPIC, 0, 0, b"n1", raw, 1, b"forged")
-    assert site.planner.plan_batch([forged]).unverified_count == 1
+    assert site.planner.plan_batch([forged]).decisions.unverified_count == 1
 
 
 def test_a_topic_with_one_writer_says_who_that_is() -> None:

@@ -82,7 +82,7 @@ def test_a_gang_whose_pods_are_all_compared_with_each_other_is_refused(
         codes.append(
             {
                 code
-                for rows in batch.attempts
+                for rows in batch.decisions.attempts
                 for code in rows.attempt.reasons_at_failure | rows.attempt.reasons
             }
         )

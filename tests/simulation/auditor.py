@@ -74,7 +74,9 @@ class Auditor:
 
     def refused(self, batch: CommitBatch) -> None:
         """Count a batch that was not written."""
-        self.fenced_commits += any(a.epoch < self._database.shards[a.shard].epoch for a in batch.offsets)
+        self.fenced_commits += any(
+            a.epoch < self._database.shards[a.shard].epoch for a in batch.offsets.advances
+        )
 
     def require(self, holds: bool, invariant: Invariant, message: str) -> None:
         """Note a violation unless ``holds``."""
@@ -82,7 +84,7 @@ class Auditor:
 
     def _may_refuse(self, guard: Guard, node: int) -> bool:
         """Say whether a guard may have kept pods off a node; who reads a matcher may be behind."""
-        known = self._database.claims.get(guard.key)
+        known = self._database.guards.get(guard.key)
         moved = guard.version_seen != (0 if known is None else known.version)
         return node in guard.nodes and (guard.raises or bool(guard.announces_to) or moved)
 
@@ -99,9 +101,15 @@ class Auditor:
         ``beside`` are those that were lost for what was placed on others.
         """
         found = {claim.id for claim in lost if not self._may_have(claim)} | beside
-        found |= {claim.id for claim in lost if any(self._may_refuse(g, claim.id) for g in batch.guards)}
-        found |= {node for gang in batch.gangs if gang.needed_count > len(gang.nodes) for node in gang.nodes}
-        while more := {n for gang in batch.gangs if found & set(gang.nodes) for n in gang.nodes} - found:
+        found |= {
+            claim.id for claim in lost if any(self._may_refuse(g, claim.id) for g in batch.cluster.guards)
+        }
+        found |= {
+            node for gang in batch.cluster.gangs if gang.needed_count > len(gang.nodes) for node in gang.nodes
+        }
+        while (
+            more := {n for gang in batch.cluster.gangs if found & set(gang.nodes) for n in gang.nodes} - found
+        ):
             found |= more
         return found
 
@@ -117,15 +125,15 @@ class Auditor:
             holder = self._database.worker_leases[s.shard].holder
             owned = s.epoch == epoch and holder in (None, self._database.writer)
             self.require(owned, Invariant.STALE_EPOCH_WRITE, f"{s} in epoch {epoch} of another owner")
-        raised = {fact.id: fact.changes for fact in batch.facts}
-        lost = [claim for claim in batch.claims if claim.id in lost_nodes]
-        is_beside = not batch.guards and not all(map(self._may_have, lost))
+        raised = {fact.id: fact.changes for fact in batch.cluster.facts}
+        lost = [claim for claim in batch.cluster.claims if claim.id in lost_nodes]
+        is_beside = not batch.cluster.guards and not all(map(self._may_have, lost))
         beside = {claim.id for claim in lost if is_beside and not claim.resource_only}
         with_gangs = self._lost_with_gangs(batch, lost, beside)
-        for claim in batch.claims:
+        for claim in batch.cluster.claims:
             if claim.id in lost_nodes:
                 what = f"{claim.name} is as {claim} saw it"
-                guarded = any(self._may_refuse(guard, claim.id) for guard in batch.guards)
+                guarded = any(self._may_refuse(guard, claim.id) for guard in batch.cluster.guards)
                 with_others = guarded or claim.id in with_gangs
                 self.require(with_others or not self._may_have(claim), Invariant.UNFOUNDED_CONFLICT, what)
             else:
@@ -147,10 +155,10 @@ class Auditor:
 
         A batch that was planned later says which pods it took back, or that its worker began anew.
         """
-        writer, row = self._database.writer, batch.journal
+        writer, row = self._database.writer, batch.journal.row
         lost = self._lost_by.pop(writer, set())
         if row is not None and row.start is None and not row.forgotten:
-            for claim in batch.claims:
+            for claim in batch.cluster.claims:
                 known = claim.id not in lost or claim.is_doubtful
                 self.require(known, Invariant.UNDOUBTED, f"{claim} was planned on pods that lost")
         if lost_nodes:
@@ -161,8 +169,8 @@ class Auditor:
         writer = self._database.writer
         self._commits_by[writer] += 1
         number = self._commits_by[writer]
-        for guard in batch.guards:
-            row = self._database.claims.get(guard.key)
+        for guard in batch.cluster.guards:
+            row = self._database.guards.get(guard.key)
             if guard.drops and row is None:  # whoever needs the key again begins it anew, whoever raised it
                 for known in [known for known in self._raised_by if known[1] == guard.key]:
                     del self._raised_by[known]

@@ -80,11 +80,11 @@ class Tape:
 
     def note(self, batch: CommitBatch, versions: Mapping[str, tuple[int, int]]) -> None:
         """Take a transaction down, and check that it took all that it moved past."""
-        handed = {(row.source, row.log_offset) for row in batch.handed}
-        records = in_order([list(self._taken(advance, handed)) for advance in batch.offsets])
-        decided = [(d.shard, d.seq) for d, _ in batch.decisions]
-        number = (batch.journal.shard, batch.journal.batch) if batch.journal else (0, 0)
-        commit = Commit(records, decided, versions, number, own_shards(batch), batch.followed)
+        handed = {(row.source, row.log_offset) for row in batch.pods.handed}
+        records = in_order([list(self._taken(advance, handed)) for advance in batch.offsets.advances])
+        decided = [(d.shard, d.seq) for d, _ in batch.decisions.made]
+        number = (batch.journal.row.shard, batch.journal.row.batch) if batch.journal.row else (0, 0)
+        commit = Commit(records, decided, versions, number, own_shards(batch), batch.cluster.followed)
         self.commits.append(commit)
 
     def is_overwritten(self, commit: Commit) -> bool:

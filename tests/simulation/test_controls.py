@@ -39,6 +39,7 @@ from services.worker.due_moments import DueMoments
 from services.worker.follow.events import events_of
 from services.worker.lease_judge import LeaseJudge
 from services.worker.loop import Loop
+from tests.batches import changed
 from tests.simulation.faults import OF_CALLS, Fault, Faults
 from tests.simulation.invariants import Invariant
 from tests.simulation.process import UnreliableLedger, UnreliableLog, UnreliableWriter
@@ -95,7 +96,7 @@ class _OffsetsApart(UnreliableLedger):
 
     def apply(self, batch: CommitBatch) -> Committed | NotCommitted:
         if self._process.rng.random() < CHANCE and not self.database.is_fenced(batch, [], None):
-            for a in batch.offsets:
+            for a in batch.offsets.advances:
                 self.database.offsets[a[:3]].next_offset = a.hi
             self._process.kill()
             return NotCommitted.FENCED
@@ -131,8 +132,8 @@ def _settles(change: Callable[[CommitBatch, CommitBatch], CommitBatch]) -> Any:
     return mock.patch("services.adapters.memory.database.settle", wrongly)
 
 
-_KEEPS_LOSERS = _settles(lambda batch, settled: replace(settled, placements_opened=batch.placements_opened))
-_LOSES_LOSERS = _settles(lambda batch, settled: replace(settled, pending_added=batch.pending_added))
+_KEEPS_LOSERS = _settles(lambda batch, settled: changed(settled, opened=batch.pods.opened))
+_LOSES_LOSERS = _settles(lambda batch, settled: changed(settled, pending_added=batch.pods.pending_added))
 _OLD_VERSIONS = mock.patch("services.codec.settling.move_version", lambda payload, shift: payload)
 
 # ------------------------------------------------------------------------------------- what a commit keeps
@@ -155,33 +156,33 @@ class _PhantomDecision(_Changing):
     """Tells a pod that waits that it is bound."""
 
     def change(self, batch: CommitBatch) -> CommitBatch:
-        decisions = list(batch.decisions)
+        decisions = list(batch.decisions.made)
         for at, (decision, payload) in enumerate(decisions):
             if decision.outcome is Outcome.UNSCHEDULABLE and self.some():
                 said = payload.replace(b'"unschedulable","node":null', b'"bound","node":"node-0"')
                 decisions[at] = replace(decision, outcome=Outcome.BOUND, node="node-0"), said
-        return replace(batch, decisions=decisions)
+        return changed(batch, made=decisions)
 
 
 class _LosesPending(_Changing):
     """Keeps pods that wait in memory alone."""
 
     def change(self, batch: CommitBatch) -> CommitBatch:
-        return replace(batch, pending_added=[])
+        return changed(batch, pending_added=[])
 
 
 class _LosesProfiles(_Changing):
     """Keeps profiles in memory alone."""
 
     def change(self, batch: CommitBatch) -> CommitBatch:
-        return replace(batch, profiles=[])
+        return changed(batch, profiles=[])
 
 
 class _LosesUsage(_Changing):
     """Keeps what was measured in memory alone."""
 
     def change(self, batch: CommitBatch) -> CommitBatch:
-        return replace(batch, usage=[])
+        return changed(batch, usage=[])
 
 
 class _LosesLetters(_Changing):
@@ -189,7 +190,7 @@ class _LosesLetters(_Changing):
 
     def apply(self, batch: CommitBatch) -> Committed | NotCommitted:
         outcome = super().apply(batch)
-        for letter in batch.dead_letters:
+        for letter in batch.decisions.dead_letters:
             self.database.dead_letters[letter.shard].remove(letter)
         return outcome
 
@@ -201,30 +202,30 @@ class _BelievesClaims(_Changing):
     """Ends a placement when its producer says that it ended."""
 
     def change(self, batch: CommitBatch) -> CommitBatch:
-        return replace(batch, placements_closed=[each._replace(at_ms=0) for each in batch.placements_closed])
+        return changed(batch, closed=[each._replace(at_ms=0) for each in batch.pods.closed])
 
 
 class _NeverOrphans(_Changing):
     """Does not say that a node went away under its pods."""
 
     def change(self, batch: CommitBatch) -> CommitBatch:
-        told = [(d, payload.replace(b'"node-deleted"', b'"nothing"')) for d, payload in batch.decisions]
-        return replace(batch, decisions=told)
+        told = [(d, payload.replace(b'"node-deleted"', b'"nothing"')) for d, payload in batch.decisions.made]
+        return changed(batch, made=told)
 
 
 class _ForgetsGhosts(_Changing):
     """Keeps in memory alone which pods are gone."""
 
     def change(self, batch: CommitBatch) -> CommitBatch:
-        return replace(batch, tombstones=[])
+        return changed(batch, tombstones=[])
 
 
 class _WrongSums(_Changing):
     """Writes sums of nodes that lack a pod."""
 
     def change(self, batch: CommitBatch) -> CommitBatch:
-        claims = [replace(claim, delta={**claim.delta, "pods": 0}) for claim in batch.claims]
-        return replace(batch, claims=claims)
+        claims = [replace(claim, delta={**claim.delta, "pods": 0}) for claim in batch.cluster.claims]
+        return changed(batch, claims=claims)
 
 
 class _LosesDecisions(UnreliableLedger):
@@ -232,8 +233,8 @@ class _LosesDecisions(UnreliableLedger):
 
     def apply(self, batch: CommitBatch) -> Committed | NotCommitted:
         outcome = super().apply(batch)
-        if isinstance(outcome, Committed) and batch.decisions and self._process.rng.random() < CHANCE:
-            shard = batch.decisions[-1][0].shard
+        if isinstance(outcome, Committed) and batch.decisions.made and self._process.rng.random() < CHANCE:
+            shard = batch.decisions.made[-1][0].shard
             self.database.decisions[shard].pop()
             self.database.recorded_ms[shard].pop()
         return outcome
@@ -403,12 +404,12 @@ class _Retelling(_Changing):
     retold: ClassVar[Mapping[bytes, bytes]]
 
     def change(self, batch: CommitBatch) -> CommitBatch:
-        decisions = list(batch.decisions)
+        decisions = list(batch.decisions.made)
         for at, (decision, payload) in enumerate(decisions):
             for told, said in self.retold.items():
                 payload = payload.replace(told, said)
             decisions[at] = decision, payload
-        return replace(batch, decisions=decisions)
+        return changed(batch, made=decisions)
 
 
 class _NeverClears(_Retelling):

@@ -14,6 +14,7 @@ from services.worker.committing import CLAIMS_JUDGED, GROWING_COMMITS, RECORDS_M
 from services.worker.lost_claims import LostClaims
 from services.worker.metrics import WorkerMetrics
 from services.worker.progress import Progress
+from tests.batches import batch_of
 from tests.contract.batches import decision
 
 MOST = 1_000
@@ -26,7 +27,7 @@ class _Ledger:
     lost_count = 0
 
     async def commit(self, batch: CommitBatch) -> Committed:
-        return Committed(lost={f"default/p{i}": f"p{i}" for i in range(self.lost_count)})
+        return Committed(lost_pods={f"default/p{i}": f"p{i}" for i in range(self.lost_count)})
 
 
 def _batch() -> CommitBatch:
@@ -35,7 +36,7 @@ def _batch() -> CommitBatch:
         for i in range(PODS // 10)
     ]
     bound = [(decision(Lease(0, 1), i + 1, f"p{i}", f"n{i // 10}"), b"") for i in range(PODS)]
-    return CommitBatch(offsets=[], claims=claims, decisions=bound)
+    return batch_of(advances=[], claims=claims, made=bound)
 
 
 @pytest.mark.parametrize(("lost_count", "records_max"), [(0, MOST), (5, MOST), (6, MOST // 2)])

@@ -16,7 +16,8 @@ from domain.model.events import ConfigUpserted, NodeUpserted, PodDeleted, PodUps
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.codec.settling import lost_together
 from services.phrases import gang_in_words
-from services.ports.ledger import CommitBatch, GangPlaced
+from services.ports.ledger import GangPlaced
+from tests.batches import batch_of
 from tests.builders import node_manifest, pod_manifest
 from tests.contract.batches import load_node
 
@@ -119,7 +120,7 @@ def test_pods_of_other_workers_do_not_count_and_the_reason_names_them() -> None:
 def test_what_shares_a_node_with_a_gang_that_lost_loses_and_so_on() -> None:
     claims = [msgspec.structs.replace(load_node(i, 1, cpu=1), resource_only=True) for i in range(1, 7)]
     gangs = [GangPlaced("ns/a", 2, (1, 2)), GangPlaced("ns/b", 2, (2, 3, 3)), GangPlaced("ns/c", 1, (3, 4))]
-    batch = CommitBatch(offsets=[], claims=claims, gangs=gangs)
+    batch = batch_of(advances=[], claims=claims, gangs=gangs)
     assert lost_together(batch, {1}) == {1, 2}, "b keeps two of three pods, on node 3"
     assert lost_together(batch, {3}) == {1, 2, 3}, "b has one left, a loses node 2; c has one"
     assert lost_together(batch, {3, 4}) == {1, 2, 3, 4}

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from domain.model.errors import Unavailable
 from services import bootstrap, log_limit, metrics
 from services.adapters.memory.database import MemoryDatabase
-from services.adapters.memory.store import MemoryStore
+from services.adapters.memory.processes import MemoryProcesses
 from services.api import health
 from services.bootstrap import Place
 from services.cli.main import app
@@ -56,13 +56,13 @@ def test_nobody_there_is_not_healthy() -> None:
     assert "is not healthy" in gone.stderr
 
 
-class Leaving(MemoryStore):
-    """A store whose database goes away and comes back."""
+class Leaving(MemoryProcesses):
+    """A ledger whose database goes away and comes back."""
 
     is_away = True
 
     async def pulse(self) -> Pulse:
-        """See ``Store.pulse``."""
+        """See ``Processes.pulse``."""
         if self.is_away:
             raise Unavailable("nobody answers")
         return await super().pulse()

@@ -20,7 +20,7 @@ def lost(site: Site, *events: tuple[str, Json], at_ms: int = AT_MS) -> list[str]
     committed = site.database.apply(batch)
     site.database.nodes_held.clear()
     assert isinstance(committed, Committed)
-    return list(committed.lost)
+    return list(committed.lost_pods)
 
 
 def go_on(site: Site, keys: Collection[str], *events: tuple[str, Json], at_ms: int = AT_MS) -> None:
@@ -62,7 +62,7 @@ def test_what_is_known_then_is_what_a_restart_knows() -> None:
     site.tell("ADDED", high())
     keys = lost(site, *GONE)
     restarted = site.restarted()
-    site.planner._recent_claims.take_back(keys)
+    site.planner._recent_claims.forget(keys)
     ours, theirs = site.planner.scheduler, restarted.scheduler
     assert ours.state.nominations.entries == theirs.state.nominations.entries
     assert digest_of(ours.state) == digest_of(theirs.state)

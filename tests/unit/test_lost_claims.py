@@ -6,16 +6,17 @@ import pytest
 
 from services.ports.ledger import CommitBatch, Committed, NodeClaim
 from services.worker.lost_claims import LOSSES_MAX, LostClaims, NodeMoved
+from tests.batches import batch_of
 
 
 def batch(version: int, *, is_doubtful: bool = False) -> CommitBatch:
     claim = NodeClaim(
         id=7, name="n7", version_seen=version, changes=1, delta={}, spec_count_seen=1, is_doubtful=is_doubtful
     )
-    return CommitBatch(offsets=[], claims=[claim])
+    return batch_of(advances=[], claims=[claim])
 
 
-LOST = Committed(lost={"ns/p": "uid"}, lost_nodes=frozenset({7}))
+LOST = Committed(lost_pods={"ns/p": "uid"}, lost_nodes=frozenset({7}))
 REFUSED = LOST._replace(refused=frozenset({7}))
 
 

@@ -206,13 +206,13 @@ def test_a_nomination_that_the_ledger_refused_is_taken_back() -> None:
     site.database.nodes[n0.id] = moved
     committed = site.database.apply(batch)
     assert isinstance(committed, Committed)
-    assert list(committed.lost) == ["default/high"]
+    assert list(committed.lost_pods) == ["default/high"]
     site.database.nodes[n0.id] = n0
     assert told(site, "high") == [("high", "conflict", None)]
     assert {each[1] for each in told(site, "low0", "low1")} == {"bound", "spared"}
     assert not site.database.nominations.rows
     assert [pod.tried for pod in site.database.pending.values()] == [False]
-    again = site.planner.plan_batch([], list(committed.lost))
+    again = site.planner.plan_batch([], list(committed.lost_pods))
     assert site.database.apply(again) == Committed()
     assert told(site, "high")[1:] == [("high", "nominated", "n0")]
     assert digest != digest_of(site.planner.scheduler.state)
@@ -229,7 +229,7 @@ def test_a_pod_whose_promise_was_lost_is_told_what_it_finds_then() -> None:
     site.database.nodes[n0.id] = n0
     restarted = site.restarted()
     gone = [("DELETED", node_manifest("n0", resource_version=2), AT_MS)]
-    site.database.apply(site.planner.plan_batch(site.records(gone), list(committed.lost)))
+    site.database.apply(site.planner.plan_batch(site.records(gone), list(committed.lost_pods)))
     assert told(site, "high") == [("high", "conflict", None), ("high", "unschedulable", None)]
     assert restarted.scheduler.queue.is_fresh("default/high"), "also after a restart"
 

@@ -100,7 +100,7 @@ def test_a_replay_keeps_the_same_node_free_at_the_same_time(count: int) -> None:
         for _ in range(9):
             if (batch := first.planner.plan(fresh)) is not None:
                 first.database.apply(batch)
-                ends, until_ms = first.planner.positions(), batch.log_time_ms
+                ends, until_ms = first.planner.positions(), batch.offsets.log_time_ms
                 told = [r for r in records if r.offset < ends[TopicPartition(r.topic, r.partition)]]
                 records = records[len(told) :]
                 again.database.apply(again.planner.plan_batch(told, is_recorded=True, until_ms=until_ms))

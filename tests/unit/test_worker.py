@@ -73,7 +73,7 @@ class SlowLedger(MemoryLedger):
     renews = True
 
     async def commit(self, batch: CommitBatch) -> Committed | NotCommitted:
-        count = sum(a.hi - a.lo for a in batch.offsets if not a.topic.startswith("~"))
+        count = sum(a.hi - a.lo for a in batch.offsets.advances if not a.topic.startswith("~"))
         await asyncio.sleep(self.commit_seconds + count * self.record_seconds)
         if count > self.records_max:
             raise Overdue("canceling statement due to statement timeout")

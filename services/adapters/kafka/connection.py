@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Cluster(NamedTuple):
-    """A Kafka cluster, how long we wait for one answer of it, and who we are to it."""
+    """A Kafka cluster, how long we wait for one answer of it, and our name to it."""
 
     bootstrap: str
     timeout_seconds: float
@@ -57,7 +57,7 @@ class Cluster(NamedTuple):
 
 
 def _context(access: KafkaAccess) -> ssl.SSLContext:
-    """Return how brokers are made sure of: by who vouches for them, and by the name that we asked for."""
+    """Return how brokers are made sure of: by an authority that vouches for them, and by their name."""
     try:
         context = ssl.create_default_context(cafile=access.ca_file)
     except OSError as error:
@@ -132,7 +132,7 @@ def _refusal(error: BaseException) -> str | None:
 async def uncut(work: Coroutine[Any, Any, T]) -> T:
     """Await work that a cancellation of ours does not cut in its middle, for a second at most.
 
-    The library leaves a connection open that nobody can close, where it is cut while it opens or closes one.
+    Cut while it opens or closes a connection, the library leaves one open that no caller can close.
     """
     task = asyncio.ensure_future(work)
     try:

@@ -279,7 +279,7 @@ def keep_topics(consumer: AIOKafkaConsumer, topics: Set[str]) -> None:
 
 
 def position_known(consumer: AIOKafkaConsumer, at: TopicPartition) -> int | None:
-    """Return the next offset of an assigned partition, or None before it is known; it asks nobody."""
+    """Return the next offset of an assigned partition, or None before it is known; it asks no broker."""
     subscription = consumer._subscription.subscription
     state = None if subscription is None else subscription.assignment.state_value(at)
     return int(state.position) if state is not None and state.has_valid_position else None
@@ -299,7 +299,7 @@ async def close_client(consumer: AIOKafkaConsumer) -> None:
 
 
 async def connect_once(options: Mapping[str, Any]) -> None:
-    """Connect to the first broker, prove who we are, and leave; raise what went wrong, as no client does."""
+    """Connect to the first broker, prove our name, and leave; raise what went wrong, as no client does."""
     host, port, _ = collect_hosts(options["bootstrap_servers"])[0]
     others = ("bootstrap_servers", "retry_backoff_ms")
     told = {name: value for name, value in options.items() if name not in others}

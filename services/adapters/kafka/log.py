@@ -30,7 +30,7 @@ class KafkaLog:
     timeout_seconds : float
         How long one answer may take before the call is ``Unavailable``; an append may take two.
     access : KafkaAccess
-        How brokers are made sure of, and who we are to them.
+        How brokers are made sure of, and our name to them.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ class KafkaWriter:
 
         async def deliver(batch: BatchBuilder) -> None:
             future = await producer.send_batch(batch, topic, partition=partition)
-            # Who gave up hears no more of it, and the event loop shall not complain that nobody listened.
+            # A caller that gave up hears no more of it, and the event loop shall not complain of that.
             future.add_done_callback(lambda future: future.cancelled() or future.exception())
             delivered.append(future)
             counts.append(batch.record_count())

@@ -1,4 +1,4 @@
-"""What the API itself writes, in memory: who may use it, accepted event ids, and who asked for what."""
+"""What the API itself writes, in memory: its keys, the events that it accepted, and its log of accesses."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from services.ports.store import Grant, KeyRow
 
 
 class MemoryCallers:
-    """The part of the ``Store`` port that is about callers."""
+    """The ``Callers`` port over a ``MemoryDatabase``."""
 
-    _database: MemoryDatabase
+    def __init__(self, database: MemoryDatabase) -> None:
+        self._database = database
 
     async def known_events(self, holder: str, ids: Sequence[str]) -> dict[str, bytes | None]:
         """See ``Store.known_events``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable, Sequence, Set
+from typing import Any
 
 import msgspec
 
@@ -14,18 +15,27 @@ from domain.model.limits import attempts_first_max, attempts_latest_max
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from domain.model.timestamps import NEVER_MS
-from services.adapters.batches import ShardAdvance, own_shards, shard_advances
+from services.adapters.batches import ShardAdvance, ShardCounters, own_shards, shard_advances, stands
 from services.adapters.memory.inbox import InboxTables
 from services.adapters.memory.nodes import added, after, is_free
 from services.adapters.memory.nominations import NominationTables
 from services.adapters.memory.offsets import CursorRow as CursorRow
 from services.adapters.memory.offsets import OffsetRow as OffsetRow
-from services.adapters.memory.offsets import offset_of
 from services.codec.settling import lost_together, outcome_of, settle
 from services.ports.access import Access, Place
-from services.ports.guards import Claim, announced_keys, dropped_keys, first_keys, raised_keys, refused_nodes
+from services.ports.guards import (
+    GuardRow,
+    announced_keys,
+    dropped_keys,
+    first_keys,
+    raised_keys,
+    refused_nodes,
+)
 from services.ports.journal import BATCHES, Checkpoint, JournalRow, batches_of
 from services.ports.ledger import (
+    BatchCluster,
+    BatchDecisions,
+    BatchPods,
     CommitBatch,
     Committed,
     ConfigRow,
@@ -53,7 +63,7 @@ SEAL_SECRET = b"the same in every database in memory"
 
 @dataclasses.dataclass
 class LeaseRow:
-    """Who owns a shard, since when, and until when; ``holder`` tells processes of one name apart."""
+    """The owner of a shard, since when, and until when; ``holder`` tells processes of one name apart."""
 
     epoch: int = 0
     owner: str | None = None
@@ -87,7 +97,7 @@ class OwnerRow:
 
 @dataclasses.dataclass
 class ShardRow:
-    """The epoch of a shard, whose it is, and the shard's counters."""
+    """The epoch of a shard, its holder, and the shard's counters."""
 
     epoch: int = 0
     holder: object = None
@@ -124,12 +134,12 @@ class MemoryDatabase:
         self.worker_leases = {shard: LeaseRow() for shard in range(shards)}
         self.relay_leases = {shard: LeaseRow() for shard in range(shards)}
         self.offsets: dict[tuple[int, str, int], OffsetRow] = {}
-        self.timeline = 1  # to be raised by whoever sets the tables back
+        self.timeline = 1  # to be raised where the tables are set back
         self.log_faults: list[LogFault] = []
         self.nodes: dict[int, NodeRow] = {}
         self.node_specs: dict[tuple[int, int], NodeSpec] = {}  # (node id, version)
         self.node_versions: dict[int, list[int]] = {}  # of each node after each commit that changed it
-        self.nodes_held: set[int] = set()  # nodes that somebody else is changing: claims on them lose
+        self.nodes_held: set[int] = set()  # nodes that another transaction is changing: claims on them lose
         self.spec_changes: dict[int, tuple[int, str | None]] = {}  # node id -> log time, who sent it
         self.templates: dict[bytes, PodTemplate] = {}
         self.placements: list[PlacementRow] = []
@@ -150,7 +160,7 @@ class MemoryDatabase:
         self.config_objects: dict[tuple[str, str, str], ConfigRow] = {}
         self.profiles: dict[tuple[str, int], ProfileRow] = {}
         self.usage: dict[str, UsageRow] = {}
-        self.claims: dict[str, Claim] = {}
+        self.guards: dict[str, GuardRow] = {}
         self.journal: dict[tuple[int, int], JournalRow] = {}
         self.checkpoints: list[tuple[Checkpoint, LedgerState]] = []
         self.position = 0  # of the journal's last row
@@ -176,50 +186,47 @@ class MemoryDatabase:
         ValueError
             The batch is malformed.
         """
-        advances = shard_advances(batch)
+        advances, guards = shard_advances(batch), batch.cluster.guards
         if self.is_fenced(batch, advances, holder):
             return NotCommitted.FENCED
-        self.claims |= {key: Claim(0, {}) for key in first_keys(batch.guards) if key not in self.claims}
-        found = {guard.key: self.claims[guard.key] for guard in batch.guards if guard.key in self.claims}
-        refused = refused_nodes(batch.guards, found, batch.followed, own_shards(batch))
-        own, moved = self._judge(batch, refused)
-        lost = lost_together(batch, own)
-        raised = announced_keys(batch.guards, found) + raised_keys(batch.guards, lost)
-        dropped = dropped_keys(batch.guards, found)
-        settled = settle(batch, lost, moved, raised + dropped)
+        self.guards |= {key: GuardRow(0, {}) for key in first_keys(guards) if key not in self.guards}
+        found = {guard.key: self.guards[guard.key] for guard in guards if guard.key in self.guards}
+        refused = refused_nodes(guards, found, batch.cluster.followed, own_shards(batch))
+        own, moved = self._judge(batch.cluster, refused)
+        lost_nodes = lost_together(batch, own)
+        raised = announced_keys(guards, found) + raised_keys(guards, lost_nodes)
+        dropped = dropped_keys(guards, found)
+        settled = settle(batch, lost_nodes, moved, raised + dropped)
         self._check(settled)
-        self._raise(raised, {a.shard: a.hi for a in batch.offsets if a.topic == BATCHES})
+        self._raise(raised, {a.shard: a.hi for a in batch.offsets.advances if a.topic == BATCHES})
         for key in dropped:
-            del self.claims[key[1:]]
+            del self.guards[key[1:]]
         self.write(settled, advances)
-        return outcome_of(batch, lost, moved, raised + dropped, refused | (lost - own))
+        return outcome_of(batch, lost_nodes, moved, raised + dropped, refused | (lost_nodes - own))
 
     def _raise(self, keys: Sequence[str], counted: dict[int, int]) -> None:
         batches = batches_of({key: row.next_offset for key, row in self.offsets.items()}) | counted
         for key in keys:
-            claim = self.claims.get(key, Claim(0, batches))
-            self.claims[key] = Claim(claim.version + 1, claim.batches)
+            row = self.guards.get(key, GuardRow(0, batches))
+            self.guards[key] = GuardRow(row.version + 1, row.batches)
 
     def write(self, batch: CommitBatch, advances: Sequence[ShardAdvance]) -> None:
         """Write a batch that was settled and checked."""
-        for a in batch.offsets:
+        offsets, shards = batch.offsets, own_shards(batch)
+        for a in offsets.advances:
             self.offsets.setdefault(a[:3], OffsetRow(a.epoch, 0)).next_offset = a.hi
         for s in advances:
             shard = self.shards[s.shard]
             shard.seq_next = shard.seq_next if s.seq_hi is None else s.seq_hi
             shard.dead_seq_next = shard.dead_seq_next if s.dead_hi is None else s.dead_hi
-            shard.log_time_ms, shard.due_ms = max(shard.log_time_ms, batch.log_time_ms), batch.due_ms
-        for fact in batch.facts:
-            self._take_fact(fact, batch.log_time_ms)
-        for claim in batch.claims:
-            self.nodes[claim.id] = added(self.nodes[claim.id], claim)
-        for number in {fact.id for fact in batch.facts} | {claim.id for claim in batch.claims}:
-            self.node_versions.setdefault(number, []).append(self.nodes[number].version)
-        self._write_pods(batch)
-        if batch.journal is not None:
+            shard.log_time_ms = max(shard.log_time_ms, offsets.log_time_ms)
+            shard.due_ms = offsets.due_ms
+        self._write_cluster(batch.cluster, offsets.log_time_ms)
+        self._write_pods(batch.pods, shards)
+        self._write_decisions(batch.decisions)
+        if (row := batch.journal.row) is not None:
             self.position += 1
-            row = msgspec.structs.replace(batch.journal, position=self.position)
-            self.journal[row.shard, row.batch] = row
+            self.journal[row.shard, row.batch] = msgspec.structs.replace(row, position=self.position)
         self.batches_count += 1
         self._changed.set()
         self._changed = asyncio.Event()
@@ -243,24 +250,27 @@ class MemoryDatabase:
 
     def is_fenced(self, batch: CommitBatch, advances: Sequence[ShardAdvance], holder: object) -> bool:
         """Return whether an offset, an epoch, its holder or a counter is not as the batch expects it."""
-        for a in batch.offsets:
-            row = offset_of(self.offsets, a)
-            if row is None or (row.epoch, row.next_offset) != (a.epoch, a.lo):
-                return True
-        for s in advances:
-            shard = self.shards.get(s.shard)
-            if shard is None or (shard.epoch, shard.holder) != (s.epoch, holder):
-                return True
-            if s.seq_lo not in (None, shard.seq_next) or s.dead_lo not in (None, shard.dead_seq_next):
-                return True
-        return False
+        return not self.stands(batch, advances, holder, after=False)
 
-    def _judge(self, batch: CommitBatch, refused: Set[int]) -> tuple[set[int], dict[int, int]]:
+    def stands(
+        self, batch: CommitBatch, advances: Sequence[ShardAdvance], holder: object, *, after: bool
+    ) -> bool:
+        """Return whether all rows are as after (before) the batch of ``holder``."""
+        known = ((a[:3], self.offsets[a[:3]]) for a in batch.offsets.advances if a[:3] in self.offsets)
+        offsets = {at: (row.epoch, row.next_offset) for at, row in known}
+        shards = {
+            number: ShardCounters(row.epoch, row.seq_next, row.dead_seq_next)
+            for number, row in self.shards.items()
+            if row.holder == holder
+        }
+        return stands(batch, advances, offsets, shards, after=after)
+
+    def _judge(self, cluster: BatchCluster, refused: Set[int]) -> tuple[set[int], dict[int, int]]:
         """Return which claims lose, and by how much the versions of nodes are ahead of what was seen."""
-        lost: set[int] = set()
+        lost_nodes: set[int] = set()
         moved: dict[int, int] = {}
-        facts = {fact.id: fact for fact in batch.facts}
-        for fact in batch.facts:
+        facts = {fact.id: fact for fact in cluster.facts}
+        for fact in cluster.facts:
             row = self.nodes.get(fact.id)
             if not fact.version_seen:
                 if row is not None or fact.name in self._node_ids:
@@ -269,14 +279,14 @@ class MemoryDatabase:
                 raise LedgerMismatch(f"node {fact.name} to change is not there")
             elif row.version != fact.version_seen:
                 moved[fact.id] = row.version - fact.version_seen
-        for claim in batch.claims:
+        for claim in cluster.claims:
             fact_of = facts.get(claim.id)
             row = self.nodes.get(claim.id) if fact_of is None else after(self.nodes.get(claim.id), fact_of)
             if row is None or claim.id in refused or not self.grants(claim, row):
-                lost.add(claim.id)
+                lost_nodes.add(claim.id)
             elif row.version != claim.version_seen:
                 moved[claim.id] = row.version - claim.version_seen
-        return lost, moved
+        return lost_nodes, moved
 
     def grants(self, claim: NodeClaim, row: NodeRow) -> bool:
         """Return whether a claim on a node is granted, by the node as it is after the batch's facts."""
@@ -284,27 +294,27 @@ class MemoryDatabase:
 
     def _check(self, batch: CommitBatch) -> None:
         """Refuse what a unique constraint would refuse."""
-        closed = {self._open(batch, each.pod_uid) for each in batch.placements_closed}
-        if len(closed) != len(batch.placements_closed) or None in closed:
+        pods, shards = batch.pods, own_shards(batch)
+        closed = {self._open(each.pod_uid, shards) for each in pods.closed}
+        if len(closed) != len(pods.closed) or None in closed:
             raise LedgerMismatch("a placement to close is not open")
-        opened = [(placement.pod_uid, placement.shard) for placement in batch.placements_opened]
-        if len(set(opened)) != len(opened) or not self.open_placements.keys().isdisjoint(
-            set(opened) - closed
-        ):
+        opened = [(placement.pod_uid, placement.shard) for placement in pods.opened]
+        still_open = self.open_placements.keys() - closed
+        if len(set(opened)) != len(opened) or not still_open.isdisjoint(opened):
             raise LedgerMismatch("placements_open: a pod would have two open placements")
-        seqs = [(placement.shard, placement.seq) for placement in batch.placements_opened]
+        seqs = [(placement.shard, placement.seq) for placement in pods.opened]
         if len(set(seqs)) != len(seqs) or not self._opening_seqs.isdisjoint(seqs):
             raise LedgerMismatch("placements_pkey: a decision would open two placements")
-        added = [(pod.pod_uid, pod.shard) for pod in batch.pending_added]
-        still = self.pending.keys() - set(self._removed(batch))
+        added = [(pod.pod_uid, pod.shard) for pod in pods.pending_added]
+        still = self.pending.keys() - set(self._removed(pods, shards))
         if len(set(added)) != len(added) or not still.isdisjoint(added):
             raise LedgerMismatch("pending_pkey: a pod would be pending twice")
-        tried = [at for rows in batch.attempts for at in rows.seqs.items()]
+        tried = [at for rows in batch.decisions.attempts for at in rows.seqs.items()]
         if len(set(tried)) != len(tried) or not self.attempts.keys().isdisjoint(tried):
             raise LedgerMismatch("cycles_pkey: an attempt would be written twice")
-        self.nominations.check(batch)
-        self.inbox.check(batch)
-        if batch.journal is not None and (batch.journal.shard, batch.journal.batch) in self.journal:
+        self.nominations.check(pods, shards)
+        self.inbox.check(pods)
+        if (row := batch.journal.row) is not None and (row.shard, row.batch) in self.journal:
             raise LedgerMismatch("journal_pkey: a batch would be written twice")
 
     def _take_fact(self, fact: NodeFact, at_ms: int) -> None:
@@ -314,78 +324,86 @@ class MemoryDatabase:
             self.spec_changes[fact.id] = at_ms, fact.sent_by
             self.node_specs[fact.id, row.version] = fact.spec
 
-    def _open(self, batch: CommitBatch, uid: str) -> tuple[str, int] | None:
+    def _open(self, uid: str, shards: Sequence[int]) -> tuple[str, int] | None:
         """Return the key of a pod's open placement, in one of the writer's shards."""
-        shards = own_shards(batch)
         return next(((uid, shard) for shard in shards if (uid, shard) in self.open_placements), None)
 
-    def _write_pods(self, batch: CommitBatch) -> None:
-        for signature, template in batch.templates.items():
-            self.templates.setdefault(signature, template)
-        for uid, at_ms in batch.placements_closed:
-            key = self._open(batch, uid)
-            assert key is not None
-            self.open_placements.pop(key).released_at_ms = at_ms
-        for uid, resource_version, labels, life in batch.placements_refreshed:
-            if (key := self._open(batch, uid)) is not None:
-                row = self.open_placements[key]
-                row.opened = msgspec.structs.replace(
-                    row.opened, resource_version=resource_version, labels=labels, life=life
-                )
-        for uid in batch.counted:
-            if (key := self._open(batch, uid)) is not None:
-                row = self.open_placements[key]
-                row.opened = msgspec.structs.replace(row.opened, counted=True)
-        for opened in batch.placements_opened:
-            row = self.open_placements[opened.pod_uid, opened.shard] = PlacementRow(opened)
-            self.placements.append(row)
-            self._opening_seqs.add((opened.shard, opened.seq))
-        for uid, is_orphaned in batch.orphaned.items():
-            if (key := self._open(batch, uid)) is not None:
-                self.open_placements[key].orphaned = is_orphaned
-        for decision, payload in batch.decisions:
-            self.decisions[decision.shard].append((decision, payload))
-            self.recorded_ms[decision.shard].append(self.now_ms())
-        for rows in batch.attempts:
-            self.attempts |= {(each.shard, each.seq): each for each in rows.each()}
-        self._write_pending(batch)
-        self.nominations.write(batch)
-        self.inbox.write(batch)
-        for tombstone in batch.tombstones:
-            self.tombstones[tombstone.namespace, tombstone.name, tombstone.uid] = tombstone
-        for letter in batch.dead_letters:
-            self.dead_letters[letter.shard].append(letter)
-        for profile in batch.profiles:
+    def _write_cluster(self, cluster: BatchCluster, at_ms: int) -> None:
+        for fact in cluster.facts:
+            self._take_fact(fact, at_ms)
+        for claim in cluster.claims:
+            self.nodes[claim.id] = added(self.nodes[claim.id], claim)
+        for number in {change.id for change in (*cluster.facts, *cluster.claims)}:
+            self.node_versions.setdefault(number, []).append(self.nodes[number].version)
+        for profile in cluster.profiles:
             before = self.profiles.get((profile.name, profile.revision), profile)
             newer = msgspec.structs.replace(before, resource_version=profile.resource_version)
             self.profiles[profile.name, profile.revision] = newer
-        for thing in batch.config:
+        for thing in cluster.config:
             about = (thing.kind, thing.namespace, thing.name)
             self.config_objects.pop(about, None)
             if not thing.is_forgotten:
                 self.config_objects[about] = thing
-        for usage in batch.usage:
+        for usage in cluster.usage:
             self.usage.pop(usage.record.node, None)
             if usage.record.series:
                 self.usage[usage.record.node] = usage
 
-    def _write_pending(self, batch: CommitBatch) -> None:
-        touched = {(group.shard, group.signature) for group in batch.pending_groups}
-        for key in self._removed(batch):
+    def _write_decisions(self, decisions: BatchDecisions) -> None:
+        for decision, payload in decisions.made:
+            self.decisions[decision.shard].append((decision, payload))
+            self.recorded_ms[decision.shard].append(self.now_ms())
+        for rows in decisions.attempts:
+            self.attempts |= {(each.shard, each.seq): each for each in rows.each()}
+        for letter in decisions.dead_letters:
+            self.dead_letters[letter.shard].append(letter)
+
+    def _write_pods(self, pods: BatchPods, shards: Sequence[int]) -> None:
+        for signature, template in pods.templates.items():
+            self.templates.setdefault(signature, template)
+        for uid, at_ms in pods.closed:
+            key = self._open(uid, shards)
+            assert key is not None
+            self.open_placements.pop(key).released_at_ms = at_ms
+        for refreshed in pods.refreshed:
+            self._change(shards, **refreshed._asdict())
+        for uid in pods.counted:
+            self._change(shards, uid, counted=True)
+        for opened in pods.opened:
+            row = self.open_placements[opened.pod_uid, opened.shard] = PlacementRow(opened)
+            self.placements.append(row)
+            self._opening_seqs.add((opened.shard, opened.seq))
+        for uid, is_orphaned in pods.orphaned.items():
+            if (key := self._open(uid, shards)) is not None:
+                self.open_placements[key].orphaned = is_orphaned
+        self._write_pending(pods, shards)
+        self.nominations.write(pods, shards)
+        self.inbox.write(pods)
+        for tombstone in pods.tombstones:
+            self.tombstones[tombstone.namespace, tombstone.name, tombstone.uid] = tombstone
+
+    def _change(self, shards: Sequence[int], pod_uid: str, **fields: Any) -> None:
+        """Change what an open placement says of its pod."""
+        if (key := self._open(pod_uid, shards)) is not None:
+            row = self.open_placements[key]
+            row.opened = msgspec.structs.replace(row.opened, **fields)
+
+    def _write_pending(self, pods: BatchPods, shards: Sequence[int]) -> None:
+        touched = {(group.shard, group.signature) for group in pods.pending_groups}
+        for key in self._removed(pods, shards):
             pod = self.pending.pop(key)
             touched.add((pod.shard, pod.signature))
-        for pod in batch.pending_added:
+        for pod in pods.pending_added:
             self.pending[pod.pod_uid, pod.shard] = pod
-        for group in batch.pending_groups:
+        for group in pods.pending_groups:
             self.pending_groups[group.shard, group.signature] = group
             self._note_attempt(group)
         left = {(pod.shard, pod.signature) for pod in self.pending.values()} if touched else set()
         for group_key in touched - left:
             self.pending_groups.pop(group_key, None)
 
-    def _removed(self, batch: CommitBatch) -> list[tuple[str, int]]:
-        shards = own_shards(batch)
-        keys = ((uid, shard) for uid in batch.pending_removed for shard in shards)
+    def _removed(self, pods: BatchPods, shards: Sequence[int]) -> list[tuple[str, int]]:
+        keys = ((uid, shard) for uid in pods.pending_removed for shard in shards)
         return [key for key in keys if key in self.pending]
 
     def _note_attempt(self, group: PendingGroup) -> None:

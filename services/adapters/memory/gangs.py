@@ -13,7 +13,7 @@ Name = tuple[str, str]
 
 
 def gangs_of(database: MemoryDatabase, sees: Callable[[str], bool]) -> Iterator[GangState]:
-    """Yield the gangs of the namespaces that somebody sees, as ``Store.gangs`` has them."""
+    """Yield the gangs of the namespaces that are seen, as ``Store.gangs`` has them."""
     waiting: dict[Name, list[tuple[int, int, bytes]]] = {}
     for pod in database.pending.values():
         if pod.gang is not None:

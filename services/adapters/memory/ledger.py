@@ -20,7 +20,7 @@ from domain.model.limits import (
 )
 from domain.model.pods import PodTemplate
 from domain.state.remembering import fair_share
-from services.adapters.batches import ShardAdvance, shard_advances
+from services.adapters.batches import shard_advances
 from services.adapters.memory.database import (
     SEAL_SECRET,
     CursorRow,
@@ -31,7 +31,6 @@ from services.adapters.memory.database import (
     ShardRow,
     WorkerRow,
 )
-from services.adapters.memory.offsets import offset_of
 from services.codec.feed import followed, unpack_feed
 from services.codec.settling import outcome_of
 from services.ports.clock import Clock
@@ -132,11 +131,11 @@ class MemoryLedger(Client):
         names = self.database.names
         seen_ms = now_ms - round(worker_seen_seconds_max * 1000)
         ready = {}
-        for who, row in self.database.workers.items():
-            held = [lease for lease in rows.values() if lease.holder is who]
+        for holder, row in self.database.workers.items():
+            held = [lease for lease in rows.values() if lease.holder is holder]
             is_here = row.ready and row.stopped_ms is None and row.seen_ms > seen_ms
             if is_here and all(lease.until_ms > now_ms for lease in held):
-                ready[names[who]] = len(held)
+                ready[names[holder]] = len(held)
         free = [shard for shard, row in rows.items() if self._is_free(row)]
         ends_ms = (row.until_ms for shard, row in rows.items() if shard not in free)
         seconds = min(((end_ms - now_ms) / 1000 for end_ms in ends_ms), default=math.inf)
@@ -201,7 +200,7 @@ class MemoryLedger(Client):
         return len(gone)
 
     def _was_over(self, row: OwnerRow, before_ms: float) -> bool:
-        """Say whether somebody owned a shard only before then."""
+        """Say whether an owner had a shard only before then."""
         if row.ended_ms is not None:
             return row.ended_ms < before_ms
         lease = self.database.worker_leases[row.shard]
@@ -213,9 +212,9 @@ class MemoryLedger(Client):
         before_ms = self._clock.now_ms() - age_seconds * 1000
         holders = [lease.holder for lease in database.worker_leases.values()]
         rows = database.workers.items()
-        gone = [who for who, row in rows if row.seen_ms < before_ms and who not in holders][:limit]
-        for who in gone:
-            del database.workers[who]
+        gone = [at for at, row in rows if row.seen_ms < before_ms and at not in holders][:limit]
+        for holder in gone:
+            del database.workers[holder]
         return len(gone)
 
     async def aclose(self) -> None:
@@ -310,7 +309,7 @@ class MemoryLedger(Client):
         """See ``Ledger.commit`` and ``MemoryDatabase.apply``."""
         database = self.recognised()
         outcome = database.apply(batch, self)
-        if isinstance(outcome, Committed) and (row := batch.journal) is not None:
+        if isinstance(outcome, Committed) and (row := batch.journal.row) is not None:
             self._know({row.shard: database.journal[row.shard, row.batch]})
         return outcome
 
@@ -360,35 +359,15 @@ class MemoryLedger(Client):
 
     async def resolve(self, batch: CommitBatch) -> Committed | NotCommitted:
         """See ``Ledger.resolve``."""
-        self._answering()
-        advances = shard_advances(batch)
-        if self._stands(batch, advances, after=True):
-            row = (
-                self._answering().journal.get((batch.journal.shard, batch.journal.batch))
-                if batch.journal
-                else None
-            )
-            if row is None:
+        database, advances, row = self._answering(), shard_advances(batch), batch.journal.row
+        if database.stands(batch, advances, self, after=True):
+            written = database.journal.get((row.shard, row.batch)) if row else None
+            if written is None:
                 return Committed()
-            return outcome_of(batch, set(row.lost), row.moved, unpack_feed(row.feed).raised)
-        if self._stands(batch, advances, after=False):
+            return outcome_of(batch, set(written.lost), written.moved, unpack_feed(written.feed).raised)
+        if database.stands(batch, advances, self, after=False):
             return NotCommitted.ABSENT
         return NotCommitted.FENCED
-
-    def _stands(self, batch: CommitBatch, advances: Sequence[ShardAdvance], *, after: bool) -> bool:
-        """Return whether all rows are as after (before) the batch, which moves at least one of them."""
-        for a in batch.offsets:
-            at = offset_of(self.database.offsets, a)
-            if at is None or (at.epoch, at.next_offset) != (a.epoch, a.hi if after else a.lo):
-                return False
-        for s in advances:
-            row = self.database.shards.get(s.shard)
-            seq, dead = (s.seq_hi, s.dead_hi) if after else (s.seq_lo, s.dead_lo)
-            if row is None or (row.epoch, row.holder) != (s.epoch, self):
-                return False
-            if seq not in (None, row.seq_next) or dead not in (None, row.dead_seq_next):
-                return False
-        return True
 
 
 def base_of(database: MemoryDatabase) -> LedgerBase:
@@ -406,7 +385,7 @@ def base_of(database: MemoryDatabase) -> LedgerBase:
         batches=batches_of(offsets := {key: row.next_offset for key, row in database.offsets.items()}),
         lanes=lanes_of(offsets),
         seq_next={number: shard.seq_next for number, shard in database.shards.items()},
-        guards={key: claim.version for key, claim in database.claims.items()},
+        guards={key: row.version for key, row in database.guards.items()},
         shards_count=len(database.shards),
         log_time_ms=max((row.log_time_ms for row in database.shards.values()), default=0),
         seal_secret=SEAL_SECRET,

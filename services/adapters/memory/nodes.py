@@ -6,10 +6,10 @@ from collections import Counter
 
 import msgspec
 
-from services.ports.ledger import NodeChange, NodeClaim, NodeFact, NodeRow
+from services.ports.ledger import NodeClaim, NodeFact, NodeRow, NodeUpdate
 
 
-def added(row: NodeRow, change: NodeChange) -> NodeRow:
+def added(row: NodeRow, change: NodeUpdate) -> NodeRow:
     """Return a node with a change of its version and of what is requested of it."""
     total = Counter(row.requested)
     total.update(change.delta)
@@ -27,7 +27,7 @@ def after(row: NodeRow | None, fact: NodeFact) -> NodeRow:
 
 
 def is_free(claim: NodeClaim, row: NodeRow) -> bool:
-    """Return whether a claim is granted on a node that nobody is changing."""
+    """Return whether a claim is granted on a node that no other transaction is changing."""
     if row.deleted or row.spec_count != claim.spec_count_seen:
         return False
     if row.version == claim.version_seen and not claim.is_doubtful:

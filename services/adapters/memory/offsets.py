@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 
-from services.ports.inbox import is_lane
-from services.ports.ledger import OffsetAdvance
 from services.ports.outbox import NOTHING, Acknowledged, Stream
 
 
@@ -32,9 +29,3 @@ class CursorRow:
     compared: int = 0
     generation: int = 0
     acknowledged: Acknowledged = NOTHING
-
-
-def offset_of(offsets: Mapping[tuple[int, str, int], OffsetRow], a: OffsetAdvance) -> OffsetRow | None:
-    """Return the row that an advance moves; that of an inbox comes with its first use."""
-    begins = OffsetRow(a.epoch, 0) if is_lane(a.topic) and not a.lo else None
-    return offsets.get(a[:3], begins)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import datetime
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Self
 
@@ -11,11 +10,10 @@ import msgspec
 
 from domain.model.config import NAMESPACE, PRIORITY_CLASS
 from domain.model.decisions import Attempt, Decision
-from domain.model.limits import heartbeat_seconds_max
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.adapters.memory.access import MemoryCallers, moment
-from services.adapters.memory.database import CursorRow, LeaseRow, MemoryDatabase, OwnerRow, PlacementRow
+from services.adapters.memory.database import MemoryDatabase, PlacementRow
 from services.adapters.memory.gangs import gangs_of
 from services.adapters.memory.pages import (
     beginning,
@@ -29,6 +27,7 @@ from services.adapters.memory.pages import (
     payload_bytes,
     spec_bytes,
 )
+from services.adapters.memory.processes import MemoryProcesses
 from services.ports.ledger import (
     ConfigRow,
     DeadLetter,
@@ -39,40 +38,36 @@ from services.ports.ledger import (
     ProfileRow,
 )
 from services.ports.log import PODS_TOPIC, Span
-from services.ports.outbox import Stream
 from services.ports.store import (
     EXAMPLES_MAX,
+    Callers,
     ConfigFilter,
-    Counts,
     DecisionFilter,
     DecisionRow,
     GangState,
     NodeState,
-    OwnerFilter,
-    OwnerSpan,
+    NominatedPod,
     PlacementSpan,
     PodFilter,
     PodState,
-    Promised,
-    Pulse,
+    Processes,
     RefusedRecord,
     Rows,
-    ShardOffset,
-    ShardState,
     WaitingGroup,
-    WorkerState,
 )
 
 
-def _name_size(row: Promised) -> int:
+def _name_size(row: NominatedPod) -> int:
     return len(row.name)
 
 
-class MemoryStore(MemoryCallers):
+class MemoryStore:
     """The ``Store`` port over a ``MemoryDatabase``."""
 
     def __init__(self, database: MemoryDatabase) -> None:
         self._database = database
+        self.processes: Processes = MemoryProcesses(database)
+        self.callers: Callers = MemoryCallers(database)
         self.seen: Collection[str] | None = None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:
@@ -84,103 +79,8 @@ class MemoryStore(MemoryCallers):
     def _sees(self, namespace: str) -> bool:
         return self.seen is None or namespace in self.seen
 
-    async def pulse(self) -> Pulse:
-        """See ``Store.pulse``."""
-        since_ms = self._database.now_ms() - heartbeat_seconds_max * 1000
-        rows = self._database.workers.values()
-        return Pulse(None, sum(row.stopped_ms is None and row.seen_ms > since_ms for row in rows))
-
     async def aclose(self) -> None:
         """See ``Store.aclose``: there is nothing to release."""
-
-    async def counts(self) -> Counts:
-        """See ``Store.counts``."""
-        live = [node for node in self._database.nodes.values() if not node.deleted]
-        return Counts(len(live), len(self._database.pending))
-
-    async def shards(self) -> Sequence[ShardState]:
-        """See ``Store.shards``."""
-        rows = []
-        for number, shard in sorted(self._database.shards.items()):
-            cursor = self._database.cursors.get(number, CursorRow())
-            lease, publishing = (
-                leases[number] if leases[number].until_ms > self._database.now_ms() else LeaseRow()
-                for leases in (self._database.worker_leases, self._database.relay_leases)
-            )
-            held = lease.owner is not None
-            worker = self._database.workers.get(lease.holder)
-            rows.append(
-                ShardState(
-                    shard=number,
-                    owner=lease.owner,
-                    epoch=shard.epoch,
-                    owned_since=moment(lease.taken_ms) if held else None,
-                    lease_until=moment(lease.until_ms) if held else None,
-                    seq_next=shard.seq_next,
-                    dead_seq_next=shard.dead_seq_next,
-                    log_time_ms=shard.log_time_ms,
-                    relay_owner=publishing.owner,
-                    decisions_seq=cursor.published[Stream.DECISIONS],
-                    dead_letters_seq=cursor.published[Stream.DEAD_LETTERS],
-                    alarm=cursor.alarm,
-                    ledger=f"memory.{self._database.timeline}.{cursor.generation}",
-                    figures=None if worker is None else worker.figures,
-                )
-            )
-        return rows
-
-    async def workers(self, since: datetime.datetime) -> Sequence[WorkerState]:
-        """See ``Store.workers``."""
-        now_ms = self._database.now_ms()
-        rows = []
-        for who, row in self._database.workers.items():
-            leases = self._database.worker_leases.items()
-            held = [shard for shard, each in leases if each.holder is who and each.until_ms > now_ms]
-            rows.append(
-                WorkerState(
-                    incarnation=self._database.names[who],
-                    name=row.told.name,
-                    build=row.told.build,
-                    started_at=moment(row.started_ms),
-                    seen_at=moment(row.seen_ms),
-                    stopped_at=None if row.stopped_ms is None else moment(row.stopped_ms),
-                    is_up=row.stopped_ms is None and row.seen_ms > now_ms - heartbeat_seconds_max * 1000,
-                    is_ready=row.ready,
-                    shards=sorted(held),
-                    figures=row.figures,
-                )
-            )
-        latest = sorted(rows, key=lambda row: row.started_at, reverse=True)
-        return sorted((row for row in latest if row.seen_at >= since), key=lambda row: row.name)
-
-    async def owners(
-        self, which: OwnerFilter, limit: int, after: tuple[datetime.datetime, int] | None
-    ) -> Rows[OwnerSpan]:
-        """See ``Store.owners``."""
-        found = [
-            span
-            for span in map(self._owner_span, self._database.owners)
-            if which.shard in (None, span.shard)
-            and (which.since is None or span.ended_at is None or span.ended_at > which.since)
-            and (which.until is None or span.taken_at < which.until)
-        ]
-        found.sort(key=lambda span: (-span.taken_at.timestamp(), span.shard))
-        if after is not None:
-            at, shard = after
-            found = [s for s in found if s.taken_at < at or (s.taken_at == at and s.shard > shard)]
-        return Rows(found[:limit], more=len(found) > limit)
-
-    def _owner_span(self, row: OwnerRow) -> OwnerSpan:
-        lease = self._database.worker_leases[row.shard]
-        lapsed = lease.epoch == row.epoch and 0 < lease.until_ms <= self._database.now_ms()
-        ended_ms = lease.until_ms if row.ended_ms is None and lapsed else row.ended_ms
-        ended = None if ended_ms is None else moment(ended_ms)
-        return OwnerSpan(row.shard, row.epoch, row.owner, moment(row.taken_ms), ended)
-
-    async def offsets(self) -> Sequence[ShardOffset]:
-        """See ``Store.offsets``."""
-        rows = sorted(self._database.offsets.items())
-        return [ShardOffset(*key, row.next_offset) for key, row in rows]
 
     # ------------------------------------------------------------------------------------ nodes and pods
 
@@ -353,9 +253,9 @@ class MemoryStore(MemoryCallers):
         found = [self._group(*place[1:], groups[place[1:]]) for place in ordered]
         return page(found, limit, lambda group: len(msgspec.json.encode(group.reasons)))
 
-    async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[Promised]:
+    async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[NominatedPod]:
         """See ``Store.nominations``."""
-        rows = self._database.nominations.promised(self._sees, self._database.templates)
+        rows = self._database.nominations.shown(self._sees, self._database.templates)
         return page([r for r in rows if (r.pod_uid, r.shard) > (after or ("", -1))], limit, _name_size)
 
     async def gangs(

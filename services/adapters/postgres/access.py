@@ -1,4 +1,4 @@
-"""What the API itself writes: who may use it, and which events it has accepted."""
+"""What the API itself writes: its keys, the events that it accepted, and its log of accesses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from services.adapters.postgres import schema_api as t
+from services.adapters.postgres import schema as t
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.selects import texts
 from services.ports.access import MINUTE_MS, Access, AccessFilter, Place
@@ -20,14 +20,17 @@ _GRANT = [t.api_keys.c[name] for name in Grant._fields]
 _ACCESS = [t.access_log.c[name] for name in Access.__struct_fields__]
 
 
-class CallerStore(Engine):
-    """The part of the ``Store`` port that is about callers."""
+class PostgresCallers:
+    """The ``Callers`` port on Postgres."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
 
     async def known_events(self, holder: str, ids: Sequence[str]) -> dict[str, bytes | None]:
         """Look ids up by the primary key."""
         i, wanted = t.ingested_events.c, texts(ids)
         joined = t.ingested_events.join(wanted, sa.and_(i.holder == holder, i.id == wanted.c.id))
-        found = await self._rows(sa.select(i.id, i.digest).select_from(joined), Pool.INTAKE)
+        found = await self._engine.rows(sa.select(i.id, i.digest).select_from(joined), Pool.INTAKE)
         return {row.id: row.digest for row in found}
 
     async def record_events(self, holder: str, digests: Mapping[str, bytes]) -> None:
@@ -35,7 +38,7 @@ class CallerStore(Engine):
         columns = (sa.cast(list(digests), sa.ARRAY(sa.Text)), sa.cast(list(digests.values()), _BYTES))
         new = sa.select(sa.literal(holder, sa.Text), *(sa.func.unnest(column) for column in columns))
         statement = insert(t.ingested_events).from_select(["holder", "id", "digest"], new)
-        await self._write(statement.on_conflict_do_nothing())
+        await self._engine.write(statement.on_conflict_do_nothing())
 
     async def forget_events(self, age_seconds: float, limit: int) -> int:
         """Delete along the index on the time. Rows that another process deletes are skipped."""
@@ -44,11 +47,11 @@ class CallerStore(Engine):
         oldest = sa.select(i.holder, i.id).where(i.recorded_at < before).order_by(i.recorded_at).limit(limit)
         old = oldest.with_for_update(skip_locked=True).subquery()
         statement = sa.delete(t.ingested_events).where(i.holder == old.c.holder, i.id == old.c.id)
-        return await self._write(statement)
+        return await self._engine.write(statement)
 
     async def seal_secret(self) -> bytes:
         """Read the only row."""
-        return bytes((await self._rows(sa.select(t.log_seal.c.secret), Pool.KEYS))[0].secret)
+        return bytes((await self._engine.rows(sa.select(t.log_seal.c.secret), Pool.KEYS))[0].secret)
 
     async def note_accesses(self, rows: Sequence[Access]) -> None:
         """Insert in one statement; a request that is there already is counted."""
@@ -71,7 +74,7 @@ class CallerStore(Engine):
             "times": there.times + new.times,
         }
         key = [there.minute_ms, there.digest]
-        await self._write(statement.on_conflict_do_update(index_elements=key, set_=both))
+        await self._engine.write(statement.on_conflict_do_update(index_elements=key, set_=both))
 
     async def accesses(self, which: AccessFilter, limit: int, after: Place | None) -> Sequence[Access]:
         """Walk an index backwards: of the caller, of the status, or of the time."""
@@ -85,7 +88,8 @@ class CallerStore(Engine):
         if after is not None:
             where.append(sa.tuple_(a.minute_ms, a.digest) < after)
         order = (a.minute_ms.desc(), a.digest.desc())
-        found = await self._rows(sa.select(*_ACCESS).where(*where).order_by(*order).limit(limit), Pool.LISTS)
+        query = sa.select(*_ACCESS).where(*where).order_by(*order).limit(limit)
+        found = await self._engine.rows(query, Pool.LISTS)
         return [
             Access(
                 **{
@@ -104,27 +108,27 @@ class CallerStore(Engine):
         oldest = sa.select(a.minute_ms, a.digest).where(a.minute_ms < now_ms - int(age_seconds * 1000))
         old = oldest.order_by(a.minute_ms).limit(limit).with_for_update(skip_locked=True).subquery()
         statement = sa.delete(t.access_log).where(a.minute_ms == old.c.minute_ms, a.digest == old.c.digest)
-        return await self._write(statement)
+        return await self._engine.write(statement)
 
     async def keys(self) -> Sequence[KeyRow]:
         """List the keys by age."""
         k = t.api_keys.c
         query = sa.select(k.created_at, k.revoked_at, *_GRANT).order_by(k.created_at, k.name)
-        found = [list(row) for row in await self._rows(query, Pool.KEYS)]
+        found = [list(row) for row in await self._engine.rows(query, Pool.KEYS)]
         return [KeyRow(Grant(*row[2:]), row[0], row[1]) for row in found]
 
     async def grant(self, key_hash: bytes) -> Grant | None:
         """Look a key up by its hash."""
         k = t.api_keys.c
         found = sa.select(*_GRANT).where(k.key_hash == key_hash, k.revoked_at.is_(None))
-        return next(iter(await self._all(Grant, found, Pool.KEYS)), None)
+        return next(iter(await self._engine.all(Grant, found, Pool.KEYS)), None)
 
     async def create_key(self, key_hash: bytes, grant: Grant) -> None:
         """Insert a key."""
-        await self._write(sa.insert(t.api_keys).values(key_hash=key_hash, **grant._asdict()))
+        await self._engine.write(sa.insert(t.api_keys).values(key_hash=key_hash, **grant._asdict()))
 
     async def revoke_key(self, name: str) -> int:
         """Stamp the keys of this name that are not revoked yet."""
         k = t.api_keys.c
         statement = sa.update(t.api_keys).where(k.name == name, k.revoked_at.is_(None))
-        return await self._write(statement.values(revoked_at=sa.func.now()))
+        return await self._engine.write(statement.values(revoked_at=sa.func.now()))

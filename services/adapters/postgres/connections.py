@@ -35,9 +35,9 @@ class Limits(NamedTuple):
 _COMMON = {
     "statement_timeout": "10s",
     "lock_timeout": "2s",
-    # Whoever was paused in the middle of a transaction must not keep rows locked.
+    # A process that was paused in the middle of a transaction must not keep rows locked.
     "idle_in_transaction_session_timeout": "10s",
-    # Nor whoever is cut off or without power in the middle of a statement, which has no other end.
+    # Nor one that is cut off or without power in the middle of a statement, which has no other end.
     "tcp_keepalives_idle": "1",
     "tcp_keepalives_interval": "1",
     "tcp_keepalives_count": "3",
@@ -59,7 +59,7 @@ HOT_SETTINGS = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
-    # Whoever takes the shards over waits for what a stopped worker has locked.
+    # A worker that takes the shards over waits for what a stopped worker has locked.
     "idle_in_transaction_session_timeout": f"{lease_seconds:g}s",
 }
 HOT = Limits(HOT_SETTINGS, answer_seconds=15, connect_seconds=returning_seconds)

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from domain.model import limits
 from domain.model.errors import BerthError, Unavailable
+from domain.model.limits import page_bytes_max
 from services.adapters.postgres.connections import (
     COMMON,
     UNANSWERED,
@@ -22,7 +23,9 @@ from services.adapters.postgres.connections import (
     connect,
     limited,
 )
+from services.ports.store import Rows
 
+_BYTES = "bytes_of_row"
 _T = TypeVar("_T", bound=NamedTuple)
 
 
@@ -106,21 +109,47 @@ class Engine:
         for engine in self._engines.values():
             await engine.dispose()
 
-    async def _rows(self, statement: sa.Executable, pool: Pool = Pool.LOOKUPS) -> Sequence[sa.Row[Any]]:
+    async def rows(self, statement: sa.Executable, pool: Pool = Pool.LOOKUPS) -> Sequence[sa.Row[Any]]:
+        """Return the rows of a question."""
         with self._faults(pool), answering():
             async with self._engines[pool].connect() as connection:
                 await connection.execution_options(isolation_level="AUTOCOMMIT")
                 return (await connection.execute(statement)).all()
 
-    async def _row(self, statement: sa.Executable, pool: Pool = Pool.LOOKUPS) -> sa.Row[Any] | None:
-        rows = await self._rows(statement, pool)
+    async def row(self, statement: sa.Executable, pool: Pool = Pool.LOOKUPS) -> sa.Row[Any] | None:
+        """Return the first row, or None."""
+        rows = await self.rows(statement, pool)
         return rows[0] if rows else None
 
-    async def _all(self, row: type[_T], statement: sa.Executable, pool: Pool = Pool.LOOKUPS) -> list[_T]:
+    async def all(self, row: type[_T], statement: sa.Executable, pool: Pool = Pool.LOOKUPS) -> list[_T]:
         """Read rows whose columns are those of ``row``, in its order."""
-        return [row(*found) for found in await self._rows(statement, pool)]
+        return [row(*found) for found in await self.rows(statement, pool)]
 
-    async def _write(self, statement: sa.Executable) -> int:
+    async def page(
+        self,
+        query: sa.Select[Any],
+        limit: int,
+        size: sa.ColumnElement[int],
+        by: Sequence[str],
+        *,
+        descending: bool = False,
+        pool: Pool = Pool.LISTS,
+    ) -> Rows[sa.Row[Any]]:
+        """Read rows in the order of some columns, until they are ``limit`` or hold ``page_bytes_max``."""
+
+        def order(columns: Any) -> list[sa.ColumnElement[Any]]:
+            return [columns[name].desc() if descending else columns[name] for name in by]
+
+        some = query.add_columns(size.label(_BYTES)).order_by(*order(query.selected_columns))
+        page = some.limit(limit + 1).subquery("page")
+        before = sa.func.sum(page.c[_BYTES]).over(order_by=order(page.c), rows=(None, -1))
+        counted = sa.select(page, before.label("before"), sa.func.count().over().label("found")).subquery()
+        fits = sa.func.coalesce(counted.c.before, 0) < page_bytes_max
+        found = await self.rows(sa.select(counted).where(fits).order_by(*order(counted.c)).limit(limit), pool)
+        return Rows(found, more=bool(found) and found[0].found > len(found))
+
+    async def write(self, statement: sa.Executable) -> int:
+        """Run a statement in a transaction; return how many rows it changed."""
         with self._faults(Pool.INTAKE), answering():
             async with self._engines[Pool.INTAKE].begin() as connection:
                 return int((await connection.execute(statement)).rowcount)

@@ -7,9 +7,9 @@ from typing import Any
 
 from services.adapters.postgres.connections import Connection
 from services.ports.inbox import Forwarded, Handed, Waiting, is_lane
-from services.ports.ledger import CommitBatch
+from services.ports.ledger import BatchPods, CommitBatch
 
-# The offset row of an inbox comes with its first use. Who has another number in mind is fenced by the row.
+# The offset row of an inbox comes with its first use. A batch that has another number is fenced by it.
 _BEGIN_LANES = """
 INSERT INTO shard_offsets (shard, topic, partition, epoch, next_offset)
 SELECT *, 0 FROM unnest($1::int[], $2::text[], $3::int[], $4::bigint[]) ON CONFLICT DO NOTHING
@@ -36,18 +36,18 @@ WHERE shard = ANY($1::int[]) ORDER BY shard, key COLLATE "C", uid COLLATE "C"
 
 async def begin_lanes(connection: Connection, batch: CommitBatch) -> None:
     """Make the offset rows that a batch is the first to use."""
-    new = [advance[:4] for advance in batch.offsets if not advance.lo and is_lane(advance.topic)]
+    new = [advance[:4] for advance in batch.offsets.advances if not advance.lo and is_lane(advance.topic)]
     if new:
         await connection.execute(_BEGIN_LANES, *map(list, zip(*sorted(new), strict=True)))
 
 
-async def write(connection: Connection, batch: CommitBatch) -> None:
+async def write(connection: Connection, pods: BatchPods) -> None:
     """Write what a batch handed over."""
-    if batch.handed:
-        rows, columns = [tuple(row) for row in batch.handed], Handed._fields
+    if pods.handed:
+        rows, columns = [tuple(row) for row in pods.handed], Handed._fields
         await connection.copy_records_to_table("inbox", records=rows, columns=columns)
-    if batch.forwarded:
-        await connection.execute(_FORWARD, *map(list, zip(*batch.forwarded, strict=True)))
+    if pods.forwarded:
+        await connection.execute(_FORWARD, *map(list, zip(*pods.forwarded, strict=True)))
 
 
 async def read(connection: Connection, waiting: Sequence[Waiting], rows_max: int) -> Sequence[Handed]:

@@ -294,9 +294,9 @@ is kept, the first of the audit and the next after it; ``@batches`` the first an
 
 
 def unconfirmed(seconds: int) -> Invariant:
-    """Return the rule that something is heard of a placed pod in time. Only who is asked to asks it.
+    """Return the rule that something is heard of a placed pod in time. It is asked on request alone.
 
-    A newer version of the pod or its start says that somebody took note of the decision.
+    A newer version of the pod or its start says that a runner of pods took note of the decision.
     """
     return Invariant(
         "unconfirmed",

@@ -1,4 +1,4 @@
-"""The invariants of who lives: no uid in two shards, and no name twice.
+"""The invariants of live pods: no uid in two shards, and no name twice.
 
 Both are warnings: a producer that chooses partitions itself, or gives one uid to two pods, brings it about.
 """

@@ -10,7 +10,7 @@ _PREEMPTOR = _TOLD.format(key="preemptor")
 PREEMPTION = (
     (
         "evicted-for-a-nomination",
-        "a pod that was evicted has to leave the node that the same transaction promised to its preemptor",
+        "a pod that was evicted has to leave the node that the same transaction nominated for its preemptor",
         f"""
         SELECT d.shard, d.seq, d.pod_uid, d.node, {_NOMINATED} AS nominated, {_PREEMPTOR} AS preemptor
         FROM @decisions AS d WHERE d.outcome = 'evicted' AND NOT EXISTS (
@@ -21,10 +21,10 @@ PREEMPTION = (
         )
         """,
     ),
-    # A nominated pod waits for its node alone: whatever is decided of it next ends the promise.
+    # A nominated pod waits for its node alone: whatever is decided of it next ends the nomination.
     (
         "nominations-end",
-        "a pod to which a node was promised was bound or lost the promise next, or has it still",
+        "a pod with a nominated node was bound or lost the nomination next, or has it still",
         """
         SELECT d.shard, d.seq, d.pod_uid, d.node, e.outcome AS next_outcome
         FROM @decisions AS d LEFT JOIN LATERAL (
@@ -43,7 +43,7 @@ PREEMPTION = (
     ),
     (
         "nominated-pods-wait",
-        "a pod to which a node is promised waits",
+        "a pod with a nominated node waits",
         """
         SELECT n.pod_uid, n.shard, n.node FROM nominations n
         WHERE NOT EXISTS (SELECT FROM pending p WHERE (p.pod_uid, p.shard) = (n.pod_uid, n.shard))
@@ -51,7 +51,7 @@ PREEMPTION = (
     ),
     (
         "evictions-are-open",
-        "a pod that has to leave runs on the node that is promised to its preemptor",
+        "a pod that has to leave runs on the node that is nominated for its preemptor",
         """
         SELECT e.victim_uid, e.victim_shard, e.preemptor_uid, n.node, p.node AS runs_on
         FROM evictions e
@@ -61,7 +61,7 @@ PREEMPTION = (
         WHERE n.node IS NULL OR p.node IS DISTINCT FROM n.node
         """,
     ),
-    # Who evicts a pod again has heard before that it was spared, or that it runs anew.
+    # A worker that evicts a pod again has heard before that it was spared, or that it runs anew.
     (
         "evicted-once",
         "no pod is evicted twice for one placement, unless spared between",

@@ -62,13 +62,13 @@ async def write(connection: Connection, row: JournalRow) -> datetime.datetime:
 
 async def settled(connection: Connection, batch: CommitBatch) -> Committed:
     """Return what became of the claims of a batch that is in the ledger, by its row."""
-    if batch.journal is None:
+    if batch.journal.row is None:
         return Committed()
-    row = await connection.fetchrow(_SETTLED, batch.journal.shard, batch.journal.batch)
+    row = await connection.fetchrow(_SETTLED, batch.journal.row.shard, batch.journal.row.batch)
     if row is None:
         return Committed()
-    lost, moved = set(_decode_ids(row["lost"] or "[]")), _decode_moved(row["moved"] or "{}")
-    return outcome_of(batch, lost, moved, unpack_feed(row["feed"]).raised)
+    lost_nodes, moved = set(_decode_ids(row["lost"] or "[]")), _decode_moved(row["moved"] or "{}")
+    return outcome_of(batch, lost_nodes, moved, unpack_feed(row["feed"]).raised)
 
 
 _SETTLED = "SELECT lost, moved, feed FROM journal WHERE shard = $1 AND batch = $2"
@@ -94,7 +94,7 @@ _ROWS_PER_PART = 5_000
 _ADD_PART = """
 INSERT INTO checkpoint_parts (shard, batch, part, kind, body) VALUES ($1, $2, $3, $4, $5)
 """
-# Nobody drops parts meanwhile. Who was paused for longer than its lease may find its own dropped.
+# No other worker drops parts meanwhile. One that was paused for longer than its lease may find its own gone.
 _ALONE = "LOCK TABLE checkpoints IN SHARE ROW EXCLUSIVE MODE"
 _ADD_CHECKPOINT = """
 INSERT INTO checkpoints (shard, batch, start, head, parts_count, bytes_count)

@@ -1,4 +1,4 @@
-"""Leases in Postgres: who owns which shard, and until when by the database's clock."""
+"""Leases in Postgres: the owner of each shard, and until when by the database's clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.adapters.postgres.connections import Connection, Session, rows_cou
 from services.ports.ledger import Lease
 
 COMMIT_SESSION = "berth-commit "
-"""A process commits by a session of this name, followed by who it is."""
+"""A process commits by a session of this name, followed by its incarnation."""
 
 
 class Leases:
@@ -44,8 +44,9 @@ class Leases:
     async def acquire(self, owner: str, seconds: float, shards: Sequence[int] | None = None) -> list[Lease]:
         """Take of these shards those that are free, each with the next epoch; None: all or none.
 
-        Nothing, if somebody holds their rows for longer than a renewal may wait: a commit whose worker has no
-        lease any more is ended then. No time limit ends a worker that is frozen while it sends rows.
+        Nothing, if another transaction holds their rows for longer than a renewal may wait: a commit whose
+        worker has no lease any more is ended then. No time limit ends a worker that is frozen while it sends
+        rows.
         """
         async with self._session.use() as connection:
             seen = await connection.fetch(self._seen, shards, self._holder)

@@ -10,23 +10,24 @@ from typing import Any
 import asyncpg
 
 from domain.model.errors import Fenced, LedgerMismatch, Unavailable
-from services.adapters.batches import ShardAdvance, own_shards, shard_advances
+from services.adapters.batches import ShardAdvance, ShardCounters, own_shards, shard_advances, stands
 from services.adapters.postgres import inbox, journal, rows, sql, sql_leases
 from services.adapters.postgres.connections import BULK, HOT, QUICK, Connection, Session, fresh, rows_count
 from services.adapters.postgres.following import Following
 from services.adapters.postgres.guards import check_guards, raise_guards
 from services.adapters.postgres.leases import COMMIT_SESSION, Leases, forget_owners, forget_workers
 from services.adapters.postgres.loading import load_all, load_base, load_part
-from services.adapters.postgres.nodes import change_nodes, take_back
-from services.adapters.postgres.resolving import stands
+from services.adapters.postgres.nodes import change_nodes, undo_claims
 from services.adapters.postgres.sql_outbox import LEDGER_NAME
 from services.codec.settling import lost_together, outcome_of, settle
 from services.ports.inbox import Handed, Waiting
 from services.ports.journal import Checkpoint, Followed, Journalled
 from services.ports.ledger import (
+    BatchCluster,
+    BatchDecisions,
+    BatchPods,
     CommitBatch,
     Committed,
-    ConfigRow,
     Figures,
     Incarnation,
     Lease,
@@ -35,7 +36,6 @@ from services.ports.ledger import (
     Muster,
     NotCommitted,
     PendingGroup,
-    UsageRow,
 )
 from services.ports.log import TopicPartition
 from services.ports.positions import LogFault, Position
@@ -87,7 +87,9 @@ class PostgresLedger:
         async with self._lease_session.use() as connection:
             found = await connection.fetch(sql_leases.READY)
         return Muster(
-            str(self.incarnation), {str(who): held for who, held in found}, *await self._leases.free()
+            str(self.incarnation),
+            {str(worker): held for worker, held in found},
+            *await self._leases.free(),
         )
 
     async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
@@ -202,19 +204,19 @@ class PostgresLedger:
             if not await _advance(connection, batch, advances, self.incarnation):
                 await connection.execute("ROLLBACK")
                 return NotCommitted.FENCED
-            resources = await self._with_resources(connection, batch)
+            resources = await self._with_resources(connection, batch.cluster)
             try:
                 refused, raised = await check_guards(connection, batch)
-                lost, moved = await change_nodes(connection, batch, resources, refused)
-                if beside := lost_together(batch, lost) - lost:
-                    await take_back(connection, batch, resources, beside)
-                    lost, refused = lost | beside, refused | beside
-                raised += await raise_guards(connection, batch, lost)
-                settled = settle(batch, lost, moved, raised)
-                await _write_placements(connection, settled)
-                await _write_rest(connection, settled)
-                await inbox.write(connection, settled)
-                row = settled.journal
+                lost_nodes, moved = await change_nodes(connection, batch, resources, refused)
+                if beside := lost_together(batch, lost_nodes) - lost_nodes:
+                    await undo_claims(connection, batch.cluster.claims, resources, beside)
+                    lost_nodes, refused = lost_nodes | beside, refused | beside
+                raised += await raise_guards(connection, batch, lost_nodes)
+                settled = settle(batch, lost_nodes, moved, raised)
+                await _write_pods(connection, settled.pods, own_shards(batch))
+                await _write_decisions(connection, settled.decisions)
+                await _write_cluster(connection, settled.cluster)
+                row = settled.journal.row
                 recorded_at = None if row is None else await journal.write(connection, row)
             except asyncpg.UniqueViolationError as error:
                 raise LedgerMismatch(f"{error.constraint_name}: {error.detail}") from error
@@ -222,11 +224,11 @@ class PostgresLedger:
             self._resources = resources
             if row is not None and recorded_at is not None:
                 self._following.know(row, recorded_at)
-            return outcome_of(batch, lost, moved, raised, refused)
+            return outcome_of(batch, lost_nodes, moved, raised, refused)
 
-    async def _with_resources(self, connection: Connection, batch: CommitBatch) -> rows.ResourceIds:
+    async def _with_resources(self, connection: Connection, cluster: BatchCluster) -> rows.ResourceIds:
         """Return positions for all names of the batch, giving new ones to names that have none."""
-        names = rows.resource_names(batch)
+        names = rows.resource_names(cluster)
         if not self._resources.missing(names):
             return self._resources
         await connection.execute(sql.LOCK_RESOURCES)
@@ -267,12 +269,16 @@ class PostgresLedger:
         """See ``Ledger.resolve``; ``Unavailable`` when a transaction in flight outlasts the patience."""
         advances = shard_advances(batch)
         async with fresh(self._dsn, "berth-resolve") as connection, connection.transaction():
-            keys = [list(column) for column in zip(*(a[:3] for a in batch.offsets), strict=True)]
+            keys = [list(column) for column in zip(*(a[:3] for a in batch.offsets.advances), strict=True)]
             offsets = {
                 tuple(row)[:3]: tuple(row)[3:] for row in await connection.fetch(sql.READ_OFFSETS, *keys)
             }
             found = await connection.fetch(sql.READ_SHARDS, [a.shard for a in advances])
-            shards = {row["shard"]: row for row in found if row["holder"] == self.incarnation}
+            shards = {
+                row["shard"]: ShardCounters(row["epoch"], row["seq_next"], row["dead_seq_next"])
+                for row in found
+                if row["holder"] == self.incarnation
+            }
             if stands(batch, advances, offsets, shards, after=True):
                 return await journal.settled(connection, batch)
         if stands(batch, advances, offsets, shards, after=False):
@@ -302,90 +308,91 @@ async def _advance(
 ) -> bool:
     """Move offsets and counters. False: they are not where the batch expects them, so nothing is written."""
     await inbox.begin_lanes(connection, batch)
-    moved = await connection.execute(sql.ADVANCE_OFFSETS, *_columns(sorted(batch.offsets)))
-    if rows_count(moved) != len(batch.offsets):
+    moved = await connection.execute(sql.ADVANCE_OFFSETS, *_columns(sorted(batch.offsets.advances)))
+    if rows_count(moved) != len(batch.offsets.advances):
         return False
-    told = batch.log_time_ms, holder, batch.due_ms
+    told = batch.offsets.log_time_ms, holder, batch.offsets.due_ms
     counted = await connection.execute(sql.ADVANCE_SHARDS, *_columns(advances), *told)
     return rows_count(counted) == len(advances)
 
 
-async def _write_placements(connection: Connection, batch: CommitBatch) -> None:
-    templates, shards = batch.templates, own_shards(batch)
+async def _write_pods(connection: Connection, pods: BatchPods, shards: Sequence[int]) -> None:
+    templates = pods.templates
     if templates:
         signatures = sorted(templates)  # one order for all workers: no deadlock between their inserts
         specs = [rows.json_text(templates[signature]) for signature in signatures]
         await connection.execute(sql.INSERT_TEMPLATES, signatures, specs)
-    if batch.placements_closed:
-        closed = await connection.execute(sql.CLOSE_PLACEMENTS, *_columns(batch.placements_closed), shards)
-        if rows_count(closed) != len(batch.placements_closed):
+    await _write_placements(connection, pods, shards)
+    await _write_pending(connection, pods, shards)
+    if pods.unnominated:
+        await connection.execute(sql.END_NOMINATIONS, list(pods.unnominated), shards)
+    nominated = list(map(rows.nomination_columns, pods.nominated))
+    await _copy(connection, "nominations", sql.NOMINATION_COLUMNS, nominated)
+    evicted = [each for row in pods.nominated for each in rows.eviction_columns(row)]
+    await _copy(connection, "evictions", sql.EVICTION_COLUMNS, evicted)
+    latest = {(t.namespace, t.name, t.uid): t for t in pods.tombstones}
+    if latest:
+        gone = [(*key, t.resource_version, t.shard, t.at_ms) for key, t in sorted(latest.items())]
+        await connection.execute(sql.UPSERT_TOMBSTONES, *_columns(gone))
+    await inbox.write(connection, pods)
+
+
+async def _write_placements(connection: Connection, pods: BatchPods, shards: Sequence[int]) -> None:
+    if pods.closed:
+        closed = await connection.execute(sql.CLOSE_PLACEMENTS, *_columns(pods.closed), shards)
+        if rows_count(closed) != len(pods.closed):
             raise LedgerMismatch("a placement to close is not open")
-    if batch.placements_refreshed:
+    if pods.refreshed:
         refreshed = [
             (p.pod_uid, p.resource_version, rows.labels_text(p.labels), rows.life_text(p.life))
-            for p in batch.placements_refreshed
+            for p in pods.refreshed
         ]
         await connection.execute(sql.REFRESH_PLACEMENTS, *_columns(refreshed), shards)
-    if batch.counted:
-        await connection.execute(sql.COUNT_PLACEMENTS, list(batch.counted), shards)
-    labels = rows.labels_texts(placement.labels for placement in batch.placements_opened)
-    opened = list(map(rows.placement_columns, batch.placements_opened, labels))
+    if pods.counted:
+        await connection.execute(sql.COUNT_PLACEMENTS, list(pods.counted), shards)
+    labels = rows.labels_texts(placement.labels for placement in pods.opened)
+    opened = list(map(rows.placement_columns, pods.opened, labels))
     await _copy(connection, "placements", sql.PLACEMENT_COLUMNS, opened)
-    if batch.orphaned:
-        await connection.execute(sql.TELL_PLACEMENTS, *_columns(list(batch.orphaned.items())), shards)
+    if pods.orphaned:
+        await connection.execute(sql.TELL_PLACEMENTS, *_columns(list(pods.orphaned.items())), shards)
 
 
-async def _write_rest(connection: Connection, batch: CommitBatch) -> None:
-    decisions = [rows.decision_columns(decision, payload) for decision, payload in batch.decisions]
-    await _copy(connection, "decisions", sql.DECISION_COLUMNS, decisions)
-    await _copy(connection, "cycles", sql.CYCLE_COLUMNS, rows.cycle_rows(batch.attempts))
+async def _write_pending(connection: Connection, pods: BatchPods, shards: Sequence[int]) -> None:
     touched: set[tuple[int, bytes]] = set()
-    if batch.pending_removed:
-        found = await connection.fetch(sql.REMOVE_PENDING, list(batch.pending_removed), own_shards(batch))
+    if pods.pending_removed:
+        found = await connection.fetch(sql.REMOVE_PENDING, list(pods.pending_removed), shards)
         touched.update((row["shard"], row["signature"]) for row in found)
-    await _copy(
-        connection, "pending", sql.PENDING_COLUMNS, [rows.pending_columns(p) for p in batch.pending_added]
-    )
-    groups = {(group.shard, group.signature): group for group in batch.pending_groups}
+    added = list(map(rows.pending_columns, pods.pending_added))
+    await _copy(connection, "pending", sql.PENDING_COLUMNS, added)
+    groups = {(group.shard, group.signature): group for group in pods.pending_groups}
     if groups:
         columns = _columns(map(_group, groups.values()))
         await connection.execute(sql.UPSERT_PENDING_GROUPS, *columns[:6])
         await connection.execute(sql.NOTE_ATTEMPTS, *columns)
     if touched or groups:
         await connection.execute(sql.REMOVE_EMPTY_GROUPS, *_columns(sorted(touched | groups.keys())))
-    if batch.unnominated:
-        await connection.execute(sql.END_NOMINATIONS, list(batch.unnominated), own_shards(batch))
-    promised = list(map(rows.nomination_columns, batch.nominated))
-    await _copy(connection, "nominations", sql.NOMINATION_COLUMNS, promised)
-    evicted = [each for row in batch.nominated for each in rows.eviction_columns(row)]
-    await _copy(connection, "evictions", sql.EVICTION_COLUMNS, evicted)
-    latest = {(t.namespace, t.name, t.uid): t for t in batch.tombstones}
-    if latest:
-        gone = [(*key, t.resource_version, t.shard, t.at_ms) for key, t in sorted(latest.items())]
-        await connection.execute(sql.UPSERT_TOMBSTONES, *_columns(gone))
-    if batch.profiles:
-        await connection.execute(sql.UPSERT_PROFILES, *_columns(map(rows.profile_columns, batch.profiles)))
-    if batch.config:
-        await _write_config(connection, batch.config)
-    await _write_usage(connection, batch.usage)
-    letters = [rows.dead_letter_columns(letter) for letter in batch.dead_letters]
+
+
+async def _write_decisions(connection: Connection, decisions: BatchDecisions) -> None:
+    made = [rows.decision_columns(decision, payload) for decision, payload in decisions.made]
+    await _copy(connection, "decisions", sql.DECISION_COLUMNS, made)
+    await _copy(connection, "cycles", sql.CYCLE_COLUMNS, rows.cycle_rows(decisions.attempts))
+    letters = list(map(rows.dead_letter_columns, decisions.dead_letters))
     await _copy(connection, "dead_letters", sql.DEAD_LETTER_COLUMNS, letters)
 
 
-async def _write_config(connection: Connection, config: Sequence[ConfigRow]) -> None:
-    latest = {(row.kind, row.namespace, row.name): row for row in config}
+async def _write_cluster(connection: Connection, cluster: BatchCluster) -> None:
+    """Write the configuration and the usage of nodes; ``change_nodes`` has written the nodes."""
+    if cluster.profiles:
+        await connection.execute(sql.UPSERT_PROFILES, *_columns(map(rows.profile_columns, cluster.profiles)))
+    latest = {(row.kind, row.namespace, row.name): row for row in cluster.config}
     if kept := [rows.config_columns(row) for row in latest.values() if not row.is_forgotten]:
         await connection.execute(sql.UPSERT_CONFIG, *_columns(kept))
-    if forgotten := [key for key, row in latest.items() if row.is_forgotten]:
-        await connection.execute(sql.DELETE_CONFIG, *_columns(forgotten))
-
-
-async def _write_usage(connection: Connection, usage: Sequence[UsageRow]) -> None:
-    measured = [rows.usage_columns(row) for row in usage if row.record.series]
-    if measured:
+    if gone := [key for key, row in latest.items() if row.is_forgotten]:
+        await connection.execute(sql.DELETE_CONFIG, *_columns(gone))
+    if measured := [rows.usage_columns(row) for row in cluster.usage if row.record.series]:
         await connection.execute(sql.UPSERT_USAGE, *_columns(measured))
-    forgotten = [row.record.node for row in usage if not row.record.series]
-    if forgotten:
+    if forgotten := [row.record.node for row in cluster.usage if not row.record.series]:
         await connection.execute(sql.REMOVE_USAGE, forgotten)
 
 

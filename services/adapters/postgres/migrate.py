@@ -17,7 +17,7 @@ from services.adapters.postgres import sql
 from services.adapters.postgres.connections import BULK, answering, engine, fresh
 from services.adapters.postgres.engine import NotGranted
 from services.adapters.postgres.rehoming import rehome
-from services.adapters.postgres.revision import is_newer
+from services.adapters.postgres.revision import check_origin, is_newer
 from services.adapters.postgres.sql_leases import LEASE_TABLES
 from services.ports.ledger import Lease
 
@@ -42,6 +42,8 @@ async def upgrade(dsn: str) -> None:
 
     Raises
     ------
+    Outdated
+        Only an older version of berth can migrate it.
     Unavailable
         The server does not answer.
     """
@@ -56,7 +58,9 @@ async def upgrade(dsn: str) -> None:
 
 
 def _upgrade(connection: sa.Connection) -> None:
-    if is_newer(_revision(connection)):
+    at = _revision(connection)
+    check_origin(at)
+    if is_newer(at):
         return
     config = alembic_config()
     config.attributes["connection"] = connection
@@ -81,17 +85,17 @@ def _revision(connection: sa.Connection) -> str | None:
 async def init_shards(dsn: str, shards: int, leases: Sequence[Lease] = ()) -> None:
     """Create the rows of all shards. Existing rows stay as they are, so that there may be more of them.
 
-    Whoever adds some to a ledger that is in use holds those that there are (``leases``), so that what is open
+    The caller that adds some to a ledger in use holds those that there are (``leases``), so that what is open
     comes to the shard of its key.
 
     Raises
     ------
     ShardsMismatch
-        There are rows of more shards: what they hold would belong to nobody.
+        There are rows of more shards: what they hold would have no owner.
     Fenced
-        The leases ran out, and somebody else took a shard.
+        The leases ran out, and another process took a shard.
     NotGranted
-        Somebody else owns the tables.
+        Another user owns the tables.
     ValueError
         ``shards`` is not positive.
     """

@@ -24,26 +24,27 @@ async def change_nodes(
     asyncpg.UniqueViolationError
         A node that is new by its id or its name is there already.
     """
-    facts = sorted(batch.facts, key=lambda fact: fact.id)
-    claims = sorted((c for c in batch.claims if c.id not in refused), key=lambda claim: claim.id)
+    cluster, at_ms = batch.cluster, batch.offsets.log_time_ms
+    facts = sorted(cluster.facts, key=lambda fact: fact.id)
+    claims = sorted((c for c in cluster.claims if c.id not in refused), key=lambda claim: claim.id)
     moved = await _take(connection, [fact for fact in facts if fact.version_seen], ids)
     new = [rows.node_columns(fact, ids) for fact in facts if not fact.version_seen]
     if new:
         await connection.copy_records_to_table("nodes", records=new, columns=sql.NODE_COLUMNS)
     history = [
-        rows.node_spec_columns(fact, moved.get(fact.id, 0), batch.log_time_ms) for fact in facts if fact.spec
+        rows.node_spec_columns(fact, moved.get(fact.id, 0), at_ms) for fact in facts if fact.spec is not None
     ]
     if history:
         await connection.copy_records_to_table("node_specs", records=history, columns=sql.NODE_SPEC_COLUMNS)
-    lost, ahead = await _grant(connection, claims, ids)
-    return lost | refused, moved | ahead
+    lost_nodes, ahead = await _grant(connection, claims, ids)
+    return lost_nodes | refused, moved | ahead
 
 
-async def take_back(
-    connection: Connection, batch: CommitBatch, ids: rows.ResourceIds, nodes: Set[int]
+async def undo_claims(
+    connection: Connection, granted: Sequence[NodeClaim], ids: rows.ResourceIds, nodes: Set[int]
 ) -> None:
     """Undo claims on some nodes that this transaction was granted."""
-    claims = sorted((claim for claim in batch.claims if claim.id in nodes), key=lambda claim: claim.id)
+    claims = sorted((claim for claim in granted if claim.id in nodes), key=lambda claim: claim.id)
     added = ids.columns([{name: -value for name, value in claim.delta.items()} for claim in claims])
     none = rows.texts_array(["NULL"] * len(claims))
     columns = [

@@ -149,7 +149,7 @@ class PostgresOutbox:
                 return
 
     async def _unpublished_shards(self) -> Set[int]:
-        """Return which of the shards held here have anything unpublished; those who ask together share it."""
+        """Return which of the shards held here have anything unpublished; callers at once share it."""
         clock = asyncio.get_running_loop().time
         async with self._looking:
             if clock() >= self._look_at:

@@ -25,7 +25,7 @@ _SPAN_MAX = 2 * (batch_decisions_max + poll_records_max)
 
 _SHARDS = "SELECT shard FROM shards ORDER BY shard"
 
-# The last row of a journal stays: it says where it ends. Whoever replays begins at a checkpoint. A checkpoint
+# The last row of a journal stays: it says where it ends. A replay begins at a checkpoint. A checkpoint
 # has the time when it was complete, so what came an hour before it is behind the state that it holds.
 _JOURNAL = """
 WITH last_audit AS (

@@ -23,7 +23,7 @@ _REFOLD_ASKED = "UPDATE shards SET refold = false"
 async def refold(dsn: str, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
     """Let the shards read these partitions again, each from its first record to the end of its last one.
 
-    Whoever calls it holds all shards. What the shards have not read yet is not read earlier than by then.
+    The caller holds all shards. What the shards have not read yet is not read earlier than by then.
     """
     columns = [
         (at.topic, at.partition, first, end) for at, (first, end) in sorted(spans.items()) if first < end

@@ -1,7 +1,8 @@
 """Brings what is open to the shard by whose partition its events come, once there are more shards.
 
 Decisions stay in the shard that made them, and a placement stays beside its decision: ``placements.home``
-says who reads its pod's events now. What waits, and what is remembered as gone, has no such tie, and moves.
+names the shard that reads its pod's events now. What waits, and what is remembered as gone, has no such tie,
+and moves.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _EMPTY_GROUPS = """
 DELETE FROM pending_groups g
 WHERE NOT EXISTS (SELECT FROM pending w WHERE (w.shard, w.signature) = (g.shard, g.signature))
 """
-# Who reads a late duplicate knows by its tombstone not to hand it over.
+# A worker that reads a late duplicate knows by its tombstone not to hand it over.
 _TOMBSTONES = """
 UPDATE pod_tombstones t SET shard = h.source FROM homes h
 WHERE (t.namespace, t.name) = (h.namespace, h.name) AND t.shard <> h.source
@@ -82,7 +83,7 @@ _STATEMENTS = (
 
 
 async def rehome(connection: Connection, shards: int) -> None:
-    """Bring all that is open to the shard of its key, of so many. Whoever calls it holds all shards.
+    """Bring all that is open to the shard of its key, of so many. The caller holds all shards.
 
     Cost: about 10 µs for each pod.
     """
@@ -97,7 +98,7 @@ async def rehome(connection: Connection, shards: int) -> None:
 
 
 async def living_twice(dsn: str) -> list[str]:
-    """Return lines that name pods which live twice; none where there are none. Nothing says whose they are.
+    """Return lines that name pods which live twice; none where there are none. Their owner is unknown.
 
     A uid in two shards stayed where it was. Pods of one name came to one shard, which knows one of them.
     """
@@ -111,10 +112,10 @@ async def living_twice(dsn: str) -> list[str]:
 
 
 def _told(row: Any) -> str:
-    who = row["pod_uid"] if "pod_uid" in row else f"{row['namespace']}/{row['name']}"
+    pod = row["pod_uid"] if "pod_uid" in row else f"{row['namespace']}/{row['name']}"
     first, *others = map(str, sorted(set(row["shards"])))
     where = f"in shards {first} and {', '.join(others)}" if others else f"twice in shard {first}"
-    return f"  {who} {where}"
+    return f"  {pod} {where}"
 
 
 def _home(row: Any, shards: int) -> tuple[str, str, int, int, str | None]:

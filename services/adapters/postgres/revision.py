@@ -15,6 +15,10 @@ WORKS_FROM = "to_jsonb(alembic_version) ->> 'works_from'"
 _REVISION = f"SELECT max(version_num), max({WORKS_FROM}) FROM alembic_version"
 
 
+LAST_TO_MIGRATE = "0.1.0+dbc91af"
+"""The last build that brings a ledger of before revision 0044 there (docs/adr/0039)."""
+
+
 class Outdated(BerthError):
     """The tables are those of an older version; they have to be migrated first."""
 
@@ -27,9 +31,20 @@ class TooNew(BerthError):
     code = "tables-too-new"
 
 
+def _revisions() -> list[str]:
+    """Return the migrations that this version has, in order; they are numbered."""
+    return sorted(path.name[:4] for path in (Path(migrations.__file__).parent / "versions").glob("0*.py"))
+
+
 def newest_revision() -> str:
-    """Return the newest migration that this version knows; they are numbered."""
-    return max(path.name[:4] for path in (Path(migrations.__file__).parent / "versions").glob("0*.py"))
+    """Return the newest migration that this version knows."""
+    return _revisions()[-1]
+
+
+def check_origin(at: str | None) -> None:
+    """Raise ``Outdated`` where tables are older than the first migration that this version has."""
+    if at is not None and at < _revisions()[0]:
+        raise Outdated(f"the tables of the database are {why_not(at, None)}")
 
 
 def is_newer(at: str | None) -> bool:
@@ -48,7 +63,12 @@ def why_not(at: str | None, works_from: str | None) -> str:
         The oldest migration whose version of berth may work on them, as they say themselves. It counts where
         they are newer than this version.
     """
-    known = newest_revision()
+    first, known = _revisions()[0], newest_revision()
+    if at is not None and at < first:
+        return (
+            f"at {at}, which this version does not migrate; run `berth init` of build {LAST_TO_MIGRATE}, "
+            f"which brings them to {first}, and start this version then"
+        )
     if at is None or at < known:
         return f"at {at}, not {known}; run `berth init`"
     if at == known or (works_from is not None and works_from <= known):

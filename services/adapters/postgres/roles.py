@@ -1,6 +1,6 @@
 """Roles of the database with the least that each process needs: the grants of `berth init --roles`.
 
-They are roles without login. Who logs in is made a member of one (docs/operations.md).
+They are roles without login. A login is made a member of one (docs/operations.md).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEY_COLUMNS = ", ".join((*Grant._fields, "created_at", "revoked_at"))
 class Grants(NamedTuple):
     """What the roles may do with a table; empty: nothing.
 
-    Without more said, the API, auditors and who prunes read it.
+    Without more said, the API, auditors and the pruner read it.
     """
 
     worker: str = ""

@@ -13,7 +13,7 @@ from domain.model.pods import PodLife
 from services.codec.attempts import encode_attempt, pack_attempts
 from services.ports.ledger import (
     AttemptRows,
-    CommitBatch,
+    BatchCluster,
     ConfigRow,
     DeadLetter,
     NodeFact,
@@ -113,14 +113,14 @@ class ResourceIds:
         return {self._names[at]: value for at, value in enumerate(vector, start=1) if value}
 
 
-def resource_names(batch: CommitBatch) -> set[str]:
+def resource_names(cluster: BatchCluster) -> set[str]:
     """Return all names that the facts and claims of a batch use."""
     names: set[str] = set()
-    for fact in batch.facts:
+    for fact in cluster.facts:
         names.update(fact.delta)
         if fact.spec is not None:
             names.update(fact.spec.allocatable)
-    for claim in batch.claims:
+    for claim in cluster.claims:
         names.update(claim.delta)
     return names
 

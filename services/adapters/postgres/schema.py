@@ -1,8 +1,9 @@
-"""The ledger's tables as SQLAlchemy metadata: queries are written in it, and the migrations build it.
+"""The ledger's tables as SQLAlchemy metadata, in which queries are written.
 
-A test compares this with the database that the migrations make. Resource vectors are ``bigint[]`` indexed by
-``resources.id`` (a position beyond an array's end is 0), in canonical units: cpu in thousandths of a core,
-everything else in its own unit. Times without ``_ms`` are the database's; ``_ms`` are log time.
+A test compares this with the database that the migrations make; these say what each column means. Vectors of
+resources are ``bigint[]`` indexed by ``resources.id`` (a position beyond an array's end is 0), in canonical
+units: cpu in thousandths of a core, everything else in its own unit. Times without ``_ms`` are the
+database's; ``_ms`` are log time.
 """
 
 from __future__ import annotations
@@ -10,119 +11,73 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from services.adapters.postgres import schema_audit as schema_audit
-from services.adapters.postgres import schema_inbox as schema_inbox
-from services.adapters.postgres import schema_journal as schema_journal
-from services.adapters.postgres import schema_log as schema_log
-from services.adapters.postgres import schema_preemption as schema_preemption
-from services.adapters.postgres.schema_api import metadata as metadata
-from services.adapters.postgres.schema_leases import relay_cursor as relay_cursor
-from services.adapters.postgres.schema_leases import relay_leases as relay_leases
-from services.adapters.postgres.schema_leases import shard_owners as shard_owners
-from services.adapters.postgres.schema_leases import worker_leases as worker_leases
-from services.adapters.postgres.schema_leases import workers as workers
+metadata = sa.MetaData()
 
 KEY_BYTES_MAX = 256
 """Bytes of a dead letter's key that its index holds: a namespace and more."""
 
-
-def _sent_by() -> sa.Column[str]:
-    return sa.Column("sent_by", sa.Text, comment="who sent the event; null: from before this was noted")
-
-
-def _gang() -> sa.Column[str]:
-    return sa.Column("gang", sa.Text, comment="name of its PodGroup; null: it is placed alone")
-
-
-def _life() -> sa.Column[str]:
-    return sa.Column("life", sa.Text, comment="PodLife as JSON: start, deletion, controller; null: nothing")
-
-
 resources = sa.Table(
     "resources",
     metadata,
-    sa.Column(
-        "id", sa.SmallInteger, primary_key=True, autoincrement=False, comment="position in vectors, from 1"
-    ),
+    sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
     sa.Column("name", sa.Text, nullable=False, unique=True),
-    comment="names of the resource dimensions",
 )
 
 nodes = sa.Table(
     "nodes",
     metadata,
-    sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False, comment="order of arrival"),
+    sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("name", sa.Text, nullable=False, unique=True),
-    sa.Column(
-        "version",
-        sa.BigInteger,
-        nullable=False,
-        comment="counts changes of the node and of the pods on it; what the compare-and-swap compares",
-    ),
-    sa.Column("spec_version", sa.BigInteger, nullable=False, comment="version that last changed the spec"),
-    sa.Column("spec_count", sa.BigInteger, nullable=False, server_default="1", comment="changes of the spec"),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("spec_version", sa.BigInteger, nullable=False),
+    sa.Column("spec_count", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("deleted", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("allocatable", ARRAY(sa.BigInteger), nullable=False),
     sa.Column("requested", ARRAY(sa.BigInteger), nullable=False),
     postgresql_with={"fillfactor": "60"},
-    comment="one row per node, for ever; no index on a column that changes",
 )
 
 node_specs = sa.Table(
     "node_specs",
     metadata,
     sa.Column("node_id", sa.BigInteger, primary_key=True),
-    sa.Column("version", sa.BigInteger, primary_key=True, comment="nodes.version that this spec came with"),
-    sa.Column("spec", JSONB, nullable=False, comment="NodeSpec; the last one when the node was deleted"),
+    sa.Column("version", sa.BigInteger, primary_key=True),
+    sa.Column("spec", JSONB, nullable=False),
     sa.Column("deleted", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
-    _sent_by(),
-    comment="history of node specs",
+    sa.Column("sent_by", sa.Text),
 )
 
 templates = sa.Table(
     "templates",
     metadata,
     sa.Column("signature", sa.LargeBinary, primary_key=True),
-    sa.Column("spec", sa.JSON, nullable=False, comment="PodTemplate"),
-    comment="one row per equivalence group",
+    sa.Column("spec", sa.JSON, nullable=False),
 )
 
 placements = sa.Table(
     "placements",
     metadata,
     sa.Column("shard", sa.Integer, nullable=False),
-    sa.Column("seq", sa.BigInteger, nullable=False, comment="decision that opened it"),
+    sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("pod_uid", sa.Text, nullable=False),
     sa.Column("namespace", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("resource_version", sa.BigInteger),
     sa.Column("signature", sa.LargeBinary, nullable=False),
-    sa.Column("labels", sa.Text, comment="JSON object; null: none"),
+    sa.Column("labels", sa.Text),
     sa.Column("node", sa.Text, nullable=False),
     sa.Column("adopted", sa.Boolean, nullable=False),
     sa.Column("bound_at_ms", sa.BigInteger, nullable=False),
     sa.Column("released_at_ms", sa.BigInteger),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     sa.Column("released_recorded_at", sa.DateTime(timezone=True)),
-    _life(),
-    sa.Column(
-        "counted",
-        sa.Boolean,
-        nullable=False,
-        server_default=sa.true(),
-        comment="false: its node is not known, so no row counts it",
-    ),
-    sa.Column(
-        "orphaned",
-        sa.Boolean,
-        nullable=False,
-        server_default=sa.false(),
-        comment="the pod was told last that its node is gone",
-    ),
-    sa.Column("home", sa.Integer, comment="shard of its events since shards were added; null: shard"),
-    _gang(),
+    sa.Column("life", sa.Text),
+    sa.Column("counted", sa.Boolean, nullable=False, server_default=sa.true()),
+    sa.Column("orphaned", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("home", sa.Integer),
+    sa.Column("gang", sa.Text),
     sa.PrimaryKeyConstraint("shard", "seq"),
     sa.Index(
         "placements_open",
@@ -142,7 +97,6 @@ placements = sa.Table(
         "gang",
         postgresql_where=sa.text("gang IS NOT NULL AND released_at_ms IS NULL"),
     ),
-    comment="which pod counted on which node over which time; at most one open row per pod and shard",
 )
 
 decisions = sa.Table(
@@ -156,15 +110,13 @@ decisions = sa.Table(
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("outcome", sa.Text, nullable=False),
     sa.Column("node", sa.Text),
-    sa.Column("profile", sa.Text, comment="null: decided before it had a column"),
-    sa.Column("profile_revision", sa.BigInteger, comment="null: no profile was asked, or as for profile"),
+    sa.Column("profile", sa.Text),
+    sa.Column("profile_revision", sa.BigInteger),
     sa.Column("signature", sa.LargeBinary, nullable=False),
-    sa.Column("cycle_seq", sa.BigInteger, nullable=False, comment="cycles.seq that explains it; 0: none"),
+    sa.Column("cycle_seq", sa.BigInteger, nullable=False),
     sa.Column("decided_at_ms", sa.BigInteger, nullable=False),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
-    sa.Column(
-        "payload", sa.LargeBinary, nullable=False, comment="the record of berth.decisions, as published"
-    ),
+    sa.Column("payload", sa.LargeBinary, nullable=False),
     sa.PrimaryKeyConstraint("shard", "seq"),
     sa.Index("decisions_pod", "namespace", "name"),
     sa.Index(
@@ -193,22 +145,20 @@ decisions = sa.Table(
         },
         postgresql_with={"pages_per_range": 64},
     ),
-    comment="append-only: every decision, in commit order per shard",
 )
 
 cycles = sa.Table(
     "cycles",
     metadata,
     sa.Column("shard", sa.Integer, nullable=False),
-    sa.Column("seq", sa.BigInteger, nullable=False, comment="seq of the first attempt's first decision"),
-    sa.Column("signature", sa.LargeBinary, comment="with doc: of the group"),
-    sa.Column("doc", sa.Text, comment="one attempt as JSON: before attempts were packed"),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("signature", sa.LargeBinary),
+    sa.Column("doc", sa.Text),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
-    sa.Column("last_seq", sa.BigInteger, comment="seq of the last attempt's first decision; null: one alone"),
-    sa.Column("revisions", JSONB, comment="by which profiles: pairs of a name and a revision"),
-    sa.Column("attempts", sa.LargeBinary, comment="services/codec/attempts.py"),
+    sa.Column("last_seq", sa.BigInteger),
+    sa.Column("revisions", JSONB),
+    sa.Column("attempts", sa.LargeBinary),
     sa.PrimaryKeyConstraint("shard", "seq"),
-    comment="the scheduling attempts of a batch: filter counts, candidates, seed, generation",
 )
 
 pending = sa.Table(
@@ -223,21 +173,14 @@ pending = sa.Table(
     sa.Column("shard", sa.Integer, nullable=False),
     sa.Column("arrival", sa.BigInteger, nullable=False),
     sa.Column("since_ms", sa.BigInteger, nullable=False),
-    _sent_by(),
-    sa.Column(
-        "tried",
-        sa.Boolean,
-        nullable=False,
-        server_default=sa.true(),
-        comment="false: it waits its turn for a first attempt",
-    ),
-    _life(),
-    _gang(),
+    sa.Column("sent_by", sa.Text),
+    sa.Column("tried", sa.Boolean, nullable=False, server_default=sa.true()),
+    sa.Column("life", sa.Text),
+    sa.Column("gang", sa.Text),
     sa.PrimaryKeyConstraint("pod_uid", "shard"),
     sa.Index("pending_pod", "namespace", "name"),
     sa.Index("pending_group", "shard", "signature"),
     sa.Index("pending_gang", "namespace", "gang", postgresql_where=sa.text("gang IS NOT NULL")),
-    comment="pods accepted and not placed",
 )
 
 pending_groups = sa.Table(
@@ -245,12 +188,11 @@ pending_groups = sa.Table(
     metadata,
     sa.Column("shard", sa.Integer, nullable=False),
     sa.Column("signature", sa.LargeBinary, nullable=False),
-    sa.Column("reasons", JSONB, nullable=False, comment="nodes per reason code at the last attempt"),
+    sa.Column("reasons", JSONB, nullable=False),
     sa.Column("unresolvable", sa.Boolean, nullable=False),
     sa.Column("cycle_seq", sa.BigInteger, nullable=False),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.PrimaryKeyConstraint("shard", "signature"),
-    comment="why the pending pods of a signature wait",
 )
 
 group_attempts = sa.Table(
@@ -258,18 +200,17 @@ group_attempts = sa.Table(
     metadata,
     sa.Column("shard", sa.Integer, nullable=False),
     sa.Column("signature", sa.LargeBinary, nullable=False),
-    sa.Column("number", sa.BigInteger, nullable=False, comment="counts within the group, from 1"),
-    sa.Column("at_ms", sa.BigInteger, nullable=False, comment="of the first attempt with these reasons"),
-    sa.Column("last_at_ms", sa.BigInteger, nullable=False, comment="of the last one"),
-    sa.Column("times", sa.BigInteger, nullable=False, comment="how many of them were noted"),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("last_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("times", sa.BigInteger, nullable=False),
     sa.Column("profile", sa.Text, nullable=False),
-    sa.Column("profile_revision", sa.BigInteger, nullable=False, comment="0: there is no such profile"),
+    sa.Column("profile_revision", sa.BigInteger, nullable=False),
     sa.Column("nodes_count", sa.BigInteger, nullable=False),
-    sa.Column("reasons", JSONB, nullable=False, comment="nodes per reason code"),
+    sa.Column("reasons", JSONB, nullable=False),
     sa.Column("unresolvable", sa.Boolean, nullable=False),
     sa.Column("cycle_seq", sa.BigInteger, nullable=False),
     sa.PrimaryKeyConstraint("shard", "signature", "number"),
-    comment="why the pods of a signature waited, over time: the first few attempts and the latest",
 )
 
 pod_tombstones = sa.Table(
@@ -278,11 +219,10 @@ pod_tombstones = sa.Table(
     sa.Column("namespace", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("uid", sa.Text, nullable=False),
-    sa.Column("resource_version", sa.BigInteger, comment="null: its events had none"),
+    sa.Column("resource_version", sa.BigInteger),
     sa.Column("shard", sa.Integer, nullable=False),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.PrimaryKeyConstraint("namespace", "name", "uid"),
-    comment="last version of pods that are gone, against late duplicates",
 )
 
 shards = sa.Table(
@@ -290,19 +230,12 @@ shards = sa.Table(
     metadata,
     sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("epoch", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("holder", sa.Uuid, comment="the process that has this epoch"),
+    sa.Column("holder", sa.Uuid),
     sa.Column("seq_next", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("dead_seq_next", sa.BigInteger, nullable=False, server_default="1"),
     sa.Column("log_time_ms", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("due_ms", sa.BigInteger, comment="log time at which time alone lets something be decided"),
-    sa.Column(
-        "refold",
-        sa.Boolean,
-        nullable=False,
-        server_default=sa.false(),
-        comment="its pods must be read from the log again (`berth refold`) before a worker may start",
-    ),
-    comment="epoch and counters, one row per shard; who owns it is in worker_leases",
+    sa.Column("due_ms", sa.BigInteger),
+    sa.Column("refold", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 
 shard_offsets = sa.Table(
@@ -313,24 +246,11 @@ shard_offsets = sa.Table(
     sa.Column("partition", sa.Integer, nullable=False),
     sa.Column("epoch", sa.BigInteger, nullable=False),
     sa.Column("next_offset", sa.BigInteger, nullable=False),
-    sa.Column(
-        "refold_below",
-        sa.BigInteger,
-        comment="records below are read once more for what they say of known pods; null: none",
-    ),
-    sa.Column("topic_id", sa.Text, comment="the log's own id of the topic; null: not noted yet"),
-    sa.Column(
-        "resync_below",
-        sa.BigInteger,
-        comment="records below come once more, or late, after the log lost some; null: none",
-    ),
-    sa.Column(
-        "moved_below",
-        sa.BigInteger,
-        comment="records below are of before shards were added: their keys may have moved; null: none",
-    ),
+    sa.Column("refold_below", sa.BigInteger),
+    sa.Column("topic_id", sa.Text),
+    sa.Column("resync_below", sa.BigInteger),
+    sa.Column("moved_below", sa.BigInteger),
     sa.PrimaryKeyConstraint("shard", "topic", "partition"),
-    comment="how far each shard has come: the fence and the exactly-once of the whole product",
 )
 
 dead_letters = sa.Table(
@@ -348,49 +268,360 @@ dead_letters = sa.Table(
     sa.Column("message", sa.Text, nullable=False),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
-    _sent_by(),
+    sa.Column("sent_by", sa.Text),
     sa.PrimaryKeyConstraint("shard", "seq"),
     sa.Index("dead_letters_key", sa.text(f"substring(key, 1, {KEY_BYTES_MAX})")),
-    comment="records that could not be accepted",
 )
 
 profiles = sa.Table(
     "profiles",
     metadata,
     sa.Column("name", sa.Text, nullable=False),
-    sa.Column("revision", sa.BigInteger, nullable=False, comment="counts the changes, from 1"),
-    sa.Column("spec", sa.JSON(none_as_null=True), comment="filters and scores; null: deleted"),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("spec", sa.JSON(none_as_null=True)),
     sa.Column("resource_version", sa.BigInteger),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
-    _sent_by(),
+    sa.Column("sent_by", sa.Text),
     sa.PrimaryKeyConstraint("name", "revision"),
-    comment="every revision that an event made of a profile; the last one is in force",
 )
 
 config_objects = sa.Table(
     "config_objects",
     metadata,
     sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("namespace", sa.Text, nullable=False, comment="'' where the kind has none"),
+    sa.Column("namespace", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
-    sa.Column("object", sa.JSON(none_as_null=True), comment="as its kind writes it; null: deleted"),
+    sa.Column("object", sa.JSON(none_as_null=True)),
     sa.Column("resource_version", sa.BigInteger),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
-    _sent_by(),
+    sa.Column("sent_by", sa.Text),
     sa.PrimaryKeyConstraint("kind", "namespace", "name"),
-    comment="the latest of each configuration object; profiles have a table of their own",
 )
 
 node_usage = sa.Table(
     "node_usage",
     metadata,
     sa.Column("node", sa.Text, primary_key=True),
-    sa.Column("at_ms", sa.BigInteger, nullable=False, comment="of the latest measurement"),
-    sa.Column("series", sa.JSON, nullable=False, comment="resource to SeriesRecord"),
-    sa.Column("marks", sa.JSON, nullable=False, comment="shard to the next seq when it was folded"),
-    _sent_by(),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("series", sa.JSON, nullable=False),
+    sa.Column("marks", sa.JSON, nullable=False),
+    sa.Column("sent_by", sa.Text),
     postgresql_with={"fillfactor": "60"},
-    comment="measured usage, as far back as windows reach",
+)
+
+nominations = sa.Table(
+    "nominations",
+    metadata,
+    sa.Column("pod_uid", sa.Text, nullable=False),
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("signature", sa.LargeBinary, nullable=False),
+    sa.Column("node", sa.Text, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("expires_ms", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("pod_uid", "shard"),
+)
+
+evictions = sa.Table(
+    "evictions",
+    metadata,
+    sa.Column("victim_uid", sa.Text, nullable=False),
+    sa.Column("victim_shard", sa.Integer, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("preemptor_uid", sa.Text, nullable=False),
+    sa.Column("preemptor_shard", sa.Integer, nullable=False),
+    sa.PrimaryKeyConstraint("victim_uid", "victim_shard"),
+    sa.Index("evictions_preemptor", "preemptor_uid"),
+)
+
+inbox = sa.Table(
+    "inbox",
+    metadata,
+    sa.Column("home", sa.Integer, nullable=False),
+    sa.Column("source", sa.Integer, nullable=False),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("log_offset", sa.BigInteger, nullable=False),
+    sa.Column("key", sa.LargeBinary),
+    sa.Column("value", sa.LargeBinary),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("seal", sa.LargeBinary),
+    sa.PrimaryKeyConstraint("home", "source", "number"),
+)
+
+forwarded = sa.Table(
+    "forwarded",
+    metadata,
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("home", sa.Integer, nullable=False),
+    sa.Column("uid", sa.Text, nullable=False),
+    sa.Column("gone_number", sa.BigInteger),
+    sa.Column("gone_at_ms", sa.BigInteger),
+    sa.PrimaryKeyConstraint("shard", "key", "uid"),
+)
+
+journal = sa.Table(
+    "journal",
+    metadata,
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("batch", sa.BigInteger, nullable=False),
+    sa.Column("start", sa.JSON(none_as_null=True)),
+    sa.Column("renewed", sa.Boolean, nullable=False),
+    sa.Column("lanes", sa.JSON, nullable=False),
+    sa.Column("record_order", sa.LargeBinary, nullable=False),
+    sa.Column("seqs", sa.JSON, nullable=False),
+    sa.Column("log_time_ms", sa.BigInteger, nullable=False),
+    sa.Column("decisions_hash", sa.LargeBinary, nullable=False),
+    sa.Column("effects", sa.JSON, nullable=False),
+    sa.Column("digest", sa.Text),
+    sa.Column(
+        "recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.text("clock_timestamp()")
+    ),
+    sa.Column("position", sa.BigInteger, sa.Identity(), nullable=False),
+    sa.Column("worker", sa.Text, nullable=False, server_default=""),
+    sa.Column("owned", sa.JSON(none_as_null=True)),
+    sa.Column("followed", sa.JSON(none_as_null=True)),
+    sa.Column("forgotten", sa.JSON(none_as_null=True)),
+    sa.Column("lost", sa.JSON(none_as_null=True)),
+    sa.Column("moved", sa.JSON(none_as_null=True)),
+    sa.Column("feed", sa.LargeBinary, nullable=False, server_default=""),
+    sa.PrimaryKeyConstraint("shard", "batch"),
+    sa.UniqueConstraint("position", name="journal_position"),
+)
+
+checkpoints = sa.Table(
+    "checkpoints",
+    metadata,
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("batch", sa.BigInteger, nullable=False),
+    sa.Column("start", sa.JSON, nullable=False),
+    sa.Column("head", sa.JSON, nullable=False),
+    sa.Column("parts_count", sa.Integer, nullable=False),
+    sa.Column("bytes_count", sa.BigInteger, nullable=False),
+    sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.PrimaryKeyConstraint("shard", "batch"),
+)
+
+checkpoint_parts = sa.Table(
+    "checkpoint_parts",
+    metadata,
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("batch", sa.BigInteger, nullable=False),
+    sa.Column("part", sa.Integer, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.PrimaryKeyConstraint("shard", "batch", "part"),
+)
+
+claims = sa.Table(
+    "claims",
+    metadata,
+    sa.Column("key", sa.Text, primary_key=True),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("batches", JSONB, nullable=False),
+)
+
+workers = sa.Table(
+    "workers",
+    metadata,
+    sa.Column("incarnation", sa.Uuid, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("build", sa.Text, nullable=False),
+    sa.Column("seed", sa.BigInteger, nullable=False),
+    sa.Column("settings", sa.JSON, nullable=False),
+    sa.Column(
+        "started_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()
+    ),
+    sa.Column(
+        "seen_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()
+    ),
+    sa.Column("ready", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("figures", sa.JSON),
+    sa.Column("stopped_at", sa.DateTime(timezone=True)),
+)
+
+
+def _leases(table: str) -> sa.Table:
+    return sa.Table(
+        table,
+        metadata,
+        sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("owner", sa.Text),
+        sa.Column("holder", sa.Uuid),
+        sa.Column("epoch", sa.BigInteger, nullable=False, server_default="0"),
+        sa.Column("taken_at", sa.DateTime(timezone=True)),
+        sa.Column("expires_at", sa.DateTime(timezone=True)),
+        postgresql_with={"fillfactor": "60"},
+    )
+
+
+worker_leases = _leases("worker_leases")
+relay_leases = _leases("relay_leases")
+
+shard_owners = sa.Table(
+    "shard_owners",
+    metadata,
+    sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("epoch", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("owner", sa.Text, nullable=False),
+    sa.Column("holder", sa.Uuid, nullable=False),
+    sa.Column("taken_at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("ended_at", sa.DateTime(timezone=True)),
+)
+
+relay_cursor = sa.Table(
+    "relay_cursor",
+    metadata,
+    sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("holder", sa.Uuid),
+    sa.Column("decisions_seq", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("dead_letters_seq", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("alarm", sa.Text),
+    sa.Column("compared_offset", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("generation", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("acknowledged_offset", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("acknowledged_at", sa.DateTime(timezone=True)),
+)
+
+ingested_events = sa.Table(
+    "ingested_events",
+    metadata,
+    sa.Column("id", sa.Text, nullable=False),
+    sa.Column("digest", sa.LargeBinary),
+    sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.Column("holder", sa.Text, nullable=False, server_default=""),
+    sa.PrimaryKeyConstraint("holder", "id"),
+    sa.Index("ingested_events_time", "recorded_at"),
+)
+
+api_keys = sa.Table(
+    "api_keys",
+    metadata,
+    sa.Column("key_hash", sa.LargeBinary, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.Column("revoked_at", sa.DateTime(timezone=True)),
+    sa.Column("roles", ARRAY(sa.Text), nullable=False),
+    sa.Column("namespaces", ARRAY(sa.Text)),
+    sa.Column("kinds", ARRAY(sa.Text)),
+    sa.Column("events_per_second", sa.Integer),
+    sa.Column("bytes_per_second", sa.BigInteger),
+    sa.Column("requests_at_once", sa.Integer),
+    sa.Column("priority_max", sa.Integer),
+    sa.Column("priority_classes", ARRAY(sa.Text)),
+)
+
+access_log = sa.Table(
+    "access_log",
+    metadata,
+    sa.Column("minute_ms", sa.BigInteger, nullable=False),
+    sa.Column("digest", sa.LargeBinary, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("last_at_ms", sa.BigInteger, nullable=False),
+    sa.Column("times", sa.BigInteger, nullable=False),
+    sa.Column("caller", sa.Text),
+    sa.Column("roles", ARRAY(sa.Text), nullable=False),
+    sa.Column("address", sa.Text, nullable=False),
+    sa.Column("method", sa.Text, nullable=False),
+    sa.Column("route", sa.Text, nullable=False),
+    sa.Column("target", sa.Text, nullable=False),
+    sa.Column("status", sa.SmallInteger, nullable=False),
+    sa.Column("code", sa.Text, nullable=False),
+    sa.Column("duration_ms", sa.BigInteger, nullable=False),
+    sa.Column("events_count", sa.Integer),
+    sa.Column("spans", sa.JSON, nullable=False),
+    sa.PrimaryKeyConstraint("minute_ms", "digest"),
+    sa.Index("access_log_caller", "caller", "minute_ms", "digest"),
+    sa.Index("access_log_status", "status", "minute_ms", "digest"),
+)
+
+log_seal = sa.Table(
+    "log_seal",
+    metadata,
+    sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("secret", sa.LargeBinary, nullable=False),
+    sa.CheckConstraint("id = 1", name="log_seal_one"),
+)
+
+audits = sa.Table(
+    "audits",
+    metadata,
+    sa.Column("at", sa.DateTime(timezone=True), primary_key=True),
+    sa.Column("seconds", sa.Float, nullable=False),
+    sa.Column("ok", sa.Boolean, nullable=False),
+    sa.Column("seqs", sa.JSON, nullable=False),
+    sa.Column("batches", sa.JSON, nullable=False),
+    sa.Column("broken", sa.JSON, nullable=False),
+)
+
+pruned = sa.Table(
+    "pruned",
+    metadata,
+    sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("seq_below", sa.BigInteger, nullable=False),
+)
+
+log_topics = sa.Table(
+    "log_topics",
+    metadata,
+    sa.Column("topic", sa.Text, nullable=False),
+    sa.Column("partition", sa.Integer, nullable=False),
+    sa.Column("next_offset", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("compacted", sa.Boolean, nullable=False),
+    sa.Column("id", sa.Text, nullable=False),
+    sa.Column("first_offset", sa.BigInteger, nullable=False, server_default="0"),
+    sa.PrimaryKeyConstraint("topic", "partition"),
+)
+
+log_records = sa.Table(
+    "log_records",
+    metadata,
+    sa.Column("topic", sa.Text, nullable=False),
+    sa.Column("partition", sa.Integer, nullable=False),
+    sa.Column("log_offset", sa.BigInteger, nullable=False),
+    sa.Column("key", sa.LargeBinary),
+    sa.Column("value", sa.LargeBinary),
+    sa.Column("timestamp_ms", sa.BigInteger, nullable=False),
+    sa.Column("seal", sa.LargeBinary),
+    sa.PrimaryKeyConstraint("topic", "partition", "log_offset"),
+)
+
+log_faults = sa.Table(
+    "log_faults",
+    metadata,
+    sa.Column("topic", sa.Text, nullable=False),
+    sa.Column("partition", sa.Integer, nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("found_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.Column("code", sa.Text, nullable=False),
+    sa.Column("next_offset", sa.BigInteger, nullable=False),
+    sa.Column("first_offset", sa.BigInteger, nullable=False),
+    sa.Column("end_offset", sa.BigInteger, nullable=False),
+    sa.Column("goes_on_at", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("topic", "partition", "epoch"),
+)
+
+unmentioned = sa.Table(
+    "unmentioned",
+    metadata,
+    sa.Column("topic", sa.Text, nullable=False),
+    sa.Column("partition", sa.Integer, nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("uid", sa.Text, nullable=False),
+    sa.Column("node", sa.Text, nullable=False),
+    sa.PrimaryKeyConstraint("topic", "partition", "epoch", "key"),
+)
+
+ledger_name = sa.Table(
+    "ledger_name",
+    metadata,
+    sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.CheckConstraint("id = 1", name="ledger_name_one"),
 )

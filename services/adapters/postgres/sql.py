@@ -11,7 +11,7 @@ from domain.model.limits import attempts_first_max, attempts_latest_max
 
 # ---------------------------------------------------------------------- commit, step 1: offsets and counters
 
-# Locks in the order of the key, waits for whoever holds a row, moves only rows that are as expected.
+# Locks in the order of the key, waits for transactions that hold a row, moves only rows that are as expected.
 ADVANCE_OFFSETS = """
 WITH locked AS (
     SELECT o.shard, o.topic, o.partition, w.hi

@@ -19,7 +19,7 @@ SELECT shard, {_FREE} AS free, owner, holder <> $2 AS is_of_another,
     extract(epoch FROM expires_at - clock_timestamp())::float8 AS seconds
 FROM {{leases}} WHERE $1::int[] IS NULL OR shard = ANY($1) ORDER BY shard
 """
-# Whoever waited for a lock sees the row as it is then.
+# A statement that waited for a lock sees the row as it is then.
 LOCK_FREE_LEASES = f"""
 SELECT shard FROM {{leases}} WHERE shard = ANY($1::int[]) AND {_FREE} ORDER BY shard FOR UPDATE
 """
@@ -105,7 +105,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (incarnation) DO UPDATE SET
     seen_at = clock_timestamp(), stopped_at = NULL, ready = excluded.ready, figures = excluded.figures
 """
-# With how many shards each holds. Whose lease ran out is gone, or will start over.
+# With how many shards each holds. A worker whose lease ran out is gone, or will start over.
 READY = f"""
 SELECT w.incarnation, count(l.shard) FROM workers w LEFT JOIN worker_leases l ON l.holder = w.incarnation
 WHERE w.ready AND w.stopped_at IS NULL

@@ -1,0 +1,68 @@
+"""Collects what a batch writes of nodes, of their usage, and of the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from domain.model.pods import PodSpec
+from domain.state.changes import ConfigChanged, ProfileChanged
+from domain.state.cluster import ClusterState
+from services.ports.ledger import BatchCluster, ConfigRow, ProfileRow
+from services.worker.ledger_rows import (
+    config_row,
+    gangs_placed,
+    node_claims,
+    node_facts,
+    profile_row,
+    usage_rows,
+)
+from services.worker.ledger_view import LedgerView
+
+
+class ClusterRows:
+    """What the state does not say of the nodes that a batch changes.
+
+    Attributes
+    ----------
+    specs, measured : dict
+        Nodes whose spec changed, and whose usage is to be written: the sender of the last event.
+    strict : set
+        Nodes of bound pods that ask for more than spec and room.
+    """
+
+    def __init__(self) -> None:
+        self.specs: dict[str, str] = {}
+        self.measured: dict[str, str] = {}
+        self.strict: set[str] = set()
+        self._gangs: dict[str, int] = {}  # of which pods claim nodes: how many must keep theirs
+        self._members: dict[str, list[str]] = {}  # the nodes of these pods
+        self._profiles: list[ProfileRow] = []
+        self._config: list[ConfigRow] = []
+
+    def configure(self, change: ProfileChanged | ConfigChanged, at_ms: int, sent_by: str) -> None:
+        """Write a profile or an object of the configuration."""
+        if isinstance(change, ProfileChanged):
+            self._profiles.append(profile_row(change.revision, at_ms, sent_by))
+        else:
+            self._config.append(config_row(change.object, at_ms, sent_by))
+
+    def claim(self, pod: PodSpec, node: str) -> None:
+        """Note that a pod of a gang claims a node."""
+        if pod.template.gang:
+            self._members.setdefault(pod.template.gang, []).append(node)
+
+    def need(self, gangs: Mapping[str, int]) -> None:
+        """Note how many pods of gangs must keep their nodes."""
+        for name, needed_count in gangs.items():
+            self._gangs[name] = max(needed_count, self._gangs.get(name, 0))
+
+    def rows(self, state: ClusterState, ledger_view: LedgerView) -> BatchCluster:
+        """Return the rows, but for the guards."""
+        return BatchCluster(
+            facts=node_facts(state, self.specs),
+            claims=node_claims(state, self.strict),
+            gangs=gangs_placed(self._gangs, self._members, state),
+            usage=usage_rows(self.measured, state, ledger_view),
+            profiles=self._profiles,
+            config=self._config,
+        )
