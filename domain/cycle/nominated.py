@@ -60,7 +60,7 @@ def let_go(run: CycleRun, of: Preempting, ended: Sequence[Change]) -> None:
     for change in ended:
         assert isinstance(change, NominationEnded)
         if of.uncounted.pop(change.pod.key, None) is None:
-            counted.append(change.promise)
+            counted.append(change.nomination)
     count_nominations(run, of, counted, -1)
     for each in counted:
         del of.uncounted[each.key]

@@ -186,7 +186,7 @@ def _planned(
     """Plan for equal pods, as far as they may have what is planned."""
     decided, outbid = decided_for(run, of, program.template.priority)
     planned = of.preemptor.plan(program, count, decided, without).planned
-    foreign = {victim for victim, by in outbid.items() if not run.state.is_own_promise(by)}
+    foreign = {victim for victim, by in outbid.items() if not run.state.is_own_nomination(by)}
     return list(itertools.takewhile(lambda plan: foreign.isdisjoint(plan.victims), planned))
 
 

@@ -143,7 +143,7 @@ def plan_below(
     freed = of.preemptor.freed(below, decided)
     if lacking(gang, run.state, run.snapshot, freed):
         return None
-    foreign = {victim for victim, by in outbid.items() if not run.state.is_own_promise(by)}
+    foreign = {victim for victim, by in outbid.items() if not run.state.is_own_nomination(by)}
     domains, _ = domains_to_try(run, gang, members, freed)
     work = trial_work(gang, run.state)
     for without in (shunned, ()) if shunned else (shunned,):

@@ -53,7 +53,7 @@ class Reserving:
     def promise(self) -> Nomination | None:
         """The nomination of the pod that has the reservation, if one has; of a gang that of any member."""
         known = self._state.nominations.entries.get(self._key)
-        if known is None or not self._state.is_own_promise(known):
+        if known is None or not self._state.is_own_nomination(known):
             self._key = ""
             return None
         return known

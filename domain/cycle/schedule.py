@@ -50,19 +50,28 @@ from domain.state.budgets import Budgets
 from domain.state.changes import (
     BindUndone,
     Change,
+    LeftToReport,
     NominationEnded,
     PodAdopted,
     PodRegrouped,
     PodReleased,
     PodResolved,
     PodWaits,
-    Untold,
 )
 from domain.state.cluster import ClusterState
-from domain.state.followed import FollowedEvent, PodsFollowed
 from domain.state.nominations import Nomination
 from domain.state.snapshot import Snapshot
-from domain.state.steps import Cleared, Forgotten, Given, Owned, Repromised, Settle, Unnominated
+from domain.state.steps import (
+    Cleared,
+    FollowedStep,
+    Forgotten,
+    Given,
+    Owned,
+    PodsFollowed,
+    Reclassify,
+    Renominated,
+    Unnominated,
+)
 
 assert candidates_explained_max == kernel.TOP
 assert reasons_per_cycle_max == kernel.REASONS
@@ -122,7 +131,7 @@ class Scheduler:
         self._grown: set[str] = set()  # clusters that may now have more masters on one node
         self.work = 0  # of the last cycle, as it was estimated (``turns.py``)
 
-    def fold(self, event: Event | ProfileEvent | FollowedEvent, shard: int = 0) -> tuple[Change, ...]:
+    def fold(self, event: Event | ProfileEvent | FollowedStep, shard: int = 0) -> tuple[Change, ...]:
         """Apply one event, of a record of ``shard`` or of another worker, and keep the queue in step.
 
         A profile event holds for the cycles that follow. Try the pods folded before it first.
@@ -223,7 +232,7 @@ class Scheduler:
         Those that had ``promises`` keep them, and wait for these nodes.
         """
         self.state.apply(Forgotten(arrivals))
-        self.state.apply(Repromised(promises))
+        self.state.apply(Renominated(promises))
         for key, arrival in arrivals.items():
             if key not in self.state.nominations.entries:
                 self.queue.add(self.state.pods[key].spec, arrival, fresh=True, lost=True)
@@ -248,13 +257,13 @@ class Scheduler:
 
     def own(
         self, shards: Collection[int], shards_count: int, orphaned: Collection[str] = ()
-    ) -> tuple[Untold, ...]:
+    ) -> tuple[LeftToReport, ...]:
         """Say which of all shards are own: their nodes are home, and tried first from the next cycle on.
 
         Returns what the owners before did not get to tell pods; see ``Owned`` for ``orphaned``.
         """
         changes = self.state.apply(Owned(frozenset(shards), shards_count, orphaned))
-        return tuple(each for each in changes if isinstance(each, Untold))
+        return tuple(each for each in changes if isinstance(each, LeftToReport))
 
     def give(self, shards: Collection[int]) -> list[str]:
         """Leave shards to others; return the keys of their pods that waited, of which nothing stays.
@@ -300,7 +309,7 @@ class Scheduler:
         """
         passed_ms = now_ms if passed_ms is None else passed_ms
         if not self.state.index.is_settled:
-            self._follow(self.state.apply(Settle()))
+            self._follow(self.state.apply(Reclassify()))
         ended = self._expire(passed_ms)
         self.sync()
         self.queue.pass_to(passed_ms)

@@ -28,7 +28,7 @@ from domain.plugins.view import NodeView
 from domain.queue.groups import WaitingGroup
 from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
-from domain.state.steps import Settle
+from domain.state.steps import Reclassify
 
 
 class Eviction(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,7 +215,7 @@ def compiled_alone(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: N
     What is promised to others of no lower priority counts.
     """
     if not state.index.is_settled:
-        state.apply(Settle())
+        state.apply(Reclassify())
     entry, journal = state.pods.get(pod.key), state.index.journal
     snapshot = Snapshot(state.table)
     snapshot.sync()

@@ -415,7 +415,7 @@ class Gang:
             spec=state.config.gang(self.key),
             placed=placed,
             elsewhere_count=elsewhere_count,
-            promised_count=sum(state.is_own_promise(each) for each in promised),
+            promised_count=sum(state.is_own_nomination(each) for each in promised),
             waiting_count=sum(group.pods_count for group in self.ready),
         )
 

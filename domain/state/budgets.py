@@ -71,7 +71,7 @@ class Budgets:
         return len(self.names)
 
     def sync(self) -> None:
-        """Follow the state. Every selector must tell pods apart already (``Settle``).
+        """Follow the state. Every selector must tell pods apart already (``Reclassify``).
 
         Cost: O(classes whose pods came or went, and pods that were decided to go); O(classes) besides where
         budgets came or went. Nothing where there are none.

@@ -136,13 +136,13 @@ class PodMissed(msgspec.Struct, frozen=True, gc=False):
 
 
 class NominationEnded(msgspec.Struct, frozen=True, gc=False):
-    """A pod has no node promised any more: it was placed (``bound``), or for another reason.
+    """A pod has no nominated node any more: it was placed (``bound``), or for another reason.
 
     Of its victims, ``spared`` have not left, and stay.
     """
 
     pod: PodSpec
-    promise: Nomination
+    nomination: Nomination
     arrival: int
     reason: str
     spared: tuple[PodSpec, ...] = ()
@@ -218,8 +218,8 @@ Change = (
     | FollowRefused
 )
 
-Untold = PodOrphaned | PodRefreshed | PodReturned
-"""What the last owner of a shard did not get to tell, or to do: to give a pod devices."""
+LeftToReport = PodOrphaned | PodRefreshed | PodReturned
+"""What the last owner of a shard did not get to report, or to do: to give a pod devices."""
 
 OF_NO_NODE = frozenset((PodWaits, PodRefreshed, PodMissed, Skipped, Refused))
 """Changes that change no node, and nothing of what counts on one."""

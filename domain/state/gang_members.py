@@ -19,7 +19,7 @@ class GangMembers:
         self._of_object: dict[str, dict[str, None]] = {}  # by PodGroup or Workload
         self.changed: dict[str, None] = {}
 
-    def enter(self, gang: str, key: str) -> None:
+    def add_pod(self, gang: str, key: str) -> None:
         """Take a pod that names a gang; "" is none."""
         if gang:
             if gang not in self._members:
@@ -28,7 +28,12 @@ class GangMembers:
             self._members[gang][key] = None
             self.changed[gang] = None
 
-    def leave(self, gang: str, key: str) -> None:
+    def note_change(self, gang: str) -> None:
+        """Have a gang looked at again; "" is none."""
+        if gang:
+            self.changed[gang] = None
+
+    def forget_pod(self, gang: str, key: str) -> None:
         """Forget a pod of a gang."""
         if gang:
             members = self._members[gang]

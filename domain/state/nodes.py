@@ -40,14 +40,14 @@ class NodeEntry:
         self.elsewhere: dict[str, int] = {}
         self.recent: set[str] | None = None
 
-    def add(self, pod: PodEntry) -> None:
+    def add_pod(self, pod: PodEntry) -> None:
         """Count a pod on the node."""
         key = pod.spec.key
         self.pods[key] = pod
         if self.recent is not None:
             self.recent.add(key)
 
-    def drop(self, pod: PodEntry) -> None:
+    def drop_pod(self, pod: PodEntry) -> None:
         """Stop counting a pod."""
         del self.pods[pod.spec.key]
         if self.recent is not None:

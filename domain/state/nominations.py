@@ -12,7 +12,6 @@ import numpy as np
 from domain.model.pods import PodTemplate
 from domain.model.timestamps import NEVER_MS
 from domain.state.devices import kept_free
-from domain.state.resources import ResourceIndex
 from domain.state.sums import Sums
 from domain.state.table import NodeTable
 
@@ -67,9 +66,9 @@ class Nominations:
         Grows whenever a nomination begins or ends.
     """
 
-    def __init__(self, table: NodeTable, resources: ResourceIndex, sums: Sums) -> None:
-        self._table, self._resources, self._sums = table, resources, sums
-        self._revision = resources.revision
+    def __init__(self, table: NodeTable, sums: Sums) -> None:
+        self._table, self._sums = table, sums
+        self._revision = table.resources.revision
         self._on: dict[str, dict[str, Nomination]] = {}
         self.entries: dict[str, Nomination] = {}
         self._keys: dict[str, list[str]] = {}  # by the uid of waiting pods
@@ -159,10 +158,10 @@ class Nominations:
 
     # ------------------------------------------------------------------------------------------- columns
 
-    def renew(self, node: str = "") -> None:
+    def count_anew(self, node: str = "") -> None:
         """Count anew what is promised of a node that has a new row; and of all nodes where columns moved."""
-        if self._revision != self._resources.revision:
-            self._revision = self._resources.revision
+        if self._revision != self._table.resources.revision:
+            self._revision = self._table.resources.revision
             nodes = list(self._on)
             if self._table.nominated is not None:
                 self._table.nominated[:] = 0
@@ -192,7 +191,7 @@ class Nominations:
         count = len(vector.columns) - vector.recent_count
         columns, values = vector.columns[:count], vector.values[:count]
         if vector.ask.number:
-            kept, amounts = kept_free(vector.ask, self._resources)
+            kept, amounts = kept_free(vector.ask, self._table.resources)
             columns = np.append(columns, np.array(kept, dtype=np.int32))
             values = np.append(values, np.array(amounts, dtype=np.int64))
         return columns, values

@@ -85,7 +85,7 @@ class PodIndex:
 
     # ----------------------------------------------------------------------------------------- pods
 
-    def enter(self, entry: PodEntry) -> None:
+    def add_pod(self, entry: PodEntry) -> None:
         """Take a pod that begins to exist."""
         pod = entry.spec
         key = pod.key
@@ -94,21 +94,21 @@ class PodIndex:
         if self._pods is not None:
             self._pods.setdefault(pod.namespace, set()).add(key)
         if pod.template.gang:
-            self.gangs.enter(pod.template.gang, key)
+            self.gangs.add_pod(pod.template.gang, key)
         labels = None
         if self._watching.has_any:
-            labels = self._watching.enter(key, pod)
+            labels = self._watching.add_pod(key, pod)
         elif pod.signature in self._plain and pod.controller is None:
             return
         entry.pod_class = self._take(pod, labels)
 
-    def leave(self, entry: PodEntry) -> None:
+    def forget_pod(self, entry: PodEntry) -> None:
         """Forget a pod, which counts on no node any more."""
         key, namespace = entry.spec.key, entry.spec.namespace
         if entry.spec.template.gang:
-            self.gangs.leave(entry.spec.template.gang, key)
+            self.gangs.forget_pod(entry.spec.template.gang, key)
         if self._watching.has_any:
-            self._watching.leave(key, entry.spec)
+            self._watching.forget_pod(key, entry.spec)
         if self._pods is not None:
             keys = self._pods[namespace]
             keys.discard(key)
@@ -117,15 +117,15 @@ class PodIndex:
         if entry.pod_class is not None:
             self._drop(entry.pod_class)
 
-    def renew(self, entry: PodEntry, pod: PodSpec) -> bool:
+    def update_pod(self, entry: PodEntry, pod: PodSpec) -> bool:
         """Give a pod its new spec and class, and say whether that is another class."""
         if entry.spec.template.gang or pod.template.gang:
-            self.gangs.leave(entry.spec.template.gang, pod.key)
-            self.gangs.enter(pod.template.gang, pod.key)
+            self.gangs.forget_pod(entry.spec.template.gang, pod.key)
+            self.gangs.add_pod(pod.template.gang, pod.key)
         labels = None
         if self._watching.has_any:
-            self._watching.leave(pod.key, entry.spec)
-            labels = self._watching.enter(pod.key, pod)
+            self._watching.forget_pod(pod.key, entry.spec)
+            labels = self._watching.add_pod(pod.key, pod)
         entry.spec = pod
         self.lowest_priority = min(self.lowest_priority, pod.template.priority)
         if self.renewed is not None and entry.node:
@@ -133,21 +133,21 @@ class PodIndex:
         before, after = entry.pod_class, self._take(pod, labels)
         if entry.node and before is not after:
             if before is not None:
-                self.count(before, entry.node, -1)
+                self.count_pod(before, entry.node, -1)
             if after is not None:
-                self.count(after, entry.node, 1)
+                self.count_pod(after, entry.node, 1)
         if before is not None:
             self._drop(before)
         entry.pod_class = after
         return before is not after
 
-    def count(self, pod_class: PodClass, node: str, change: int) -> None:
+    def count_pod(self, pod_class: PodClass, node: str, change: int) -> None:
         """Count a pod of a class on a node, or no longer."""
-        self.assume(pod_class, node, change)
+        self.count_placed_pod(pod_class, node, change)
         if self.journal is not None:
             self.journal.append((pod_class, node, change))
 
-    def assume(self, pod_class: PodClass, node: str, change: int = 1) -> None:
+    def count_placed_pod(self, pod_class: PodClass, node: str, change: int = 1) -> None:
         """Count a pod that a cycle placed, and counted on its own."""
         self.moves += 1
         pod_class.placed_count += change
@@ -207,10 +207,10 @@ class PodIndex:
         """Whether all that selectors mention tells pods apart already."""
         return self._watching.is_settled
 
-    def settle(self, pods: Mapping[str, PodEntry]) -> list[PodEntry]:
+    def reclassify(self, pods: Mapping[str, PodEntry]) -> list[PodEntry]:
         """Give pods other classes as far as selectors that came or went demand it; return those that have.
 
-        Cost: see ``Watching.settle``.
+        Cost: see ``Watching.take_moved``.
         """
         if self.is_settled:
             return []
@@ -218,8 +218,8 @@ class PodIndex:
             self._pods = {}
             for entry in pods.values():
                 self._pods.setdefault(entry.spec.namespace, set()).add(entry.spec.key)
-        concerned = [pods[key] for key in self._watching.settle(self._pods, pods)]
-        return [entry for entry in concerned if self.renew(entry, entry.spec)]
+        concerned = [pods[key] for key in self._watching.take_moved(self._pods, pods)]
+        return [entry for entry in concerned if self.update_pod(entry, entry.spec)]
 
     # ----------------------------------------------------------------------------------------- asking
 

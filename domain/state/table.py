@@ -15,6 +15,7 @@ import numpy as np
 
 from domain.model.devices import with_devices
 from domain.model.integers import integer
+from domain.model.limits import resource_names_max
 from domain.model.nodes import TAINT_EFFECTS, NodeSpec
 from domain.state.change_order import ChangeOrder
 from domain.state.keyed_values import KeyedValues
@@ -272,6 +273,15 @@ class NodeTable:
     def _tie(self, name: str) -> int:
         digest = hashlib.blake2b(name.encode(), digest_size=8, key=self._seed).digest()
         return int.from_bytes(digest, "big")
+
+
+def why_too_many_names(table: NodeTable, spec: NodeSpec) -> str:
+    """Return why a node with this spec brings too many names of resources, "" where it does not."""
+    row = table.rows.get(spec.name)
+    present = () if row is None else with_devices(table.specs[row].allocatable)
+    if table.resources.count_with(with_devices(spec.allocatable), present) <= resource_names_max:
+        return ""
+    return f"brings more names than all nodes may have ({resource_names_max}, resource_names_max)"
 
 
 def _labels_of(spec: NodeSpec | None) -> Mapping[str, str]:

@@ -87,7 +87,7 @@ class Watching:
                 found[key] = value if is_mentioned else ANOTHER
         return dict(sorted(found.items())) if len(found) > 1 else found
 
-    def enter(self, key: str, pod: PodSpec) -> dict[str, str] | None:
+    def add_pod(self, key: str, pod: PodSpec) -> dict[str, str] | None:
         """Know a pod by its labels, and return what tells it apart; ``key`` is its own."""
         found = self.labels_of(pod.namespace, pod.labels)
         for name in found or ():
@@ -104,7 +104,7 @@ class Watching:
         else:
             by_value[value] = {key: None}
 
-    def leave(self, key: str, pod: PodSpec) -> None:
+    def forget_pod(self, key: str, pod: PodSpec) -> None:
         """Forget a pod, or the labels that it had."""
         for name, value in pod.labels.items():
             place = pod.namespace, name
@@ -117,7 +117,9 @@ class Watching:
                     if not by_value:
                         del self._pods[place]
 
-    def settle(self, namespaces: Mapping[str, Collection[str]], pods: Mapping[str, PodEntry]) -> list[str]:
+    def take_moved(
+        self, namespaces: Mapping[str, Collection[str]], pods: Mapping[str, PodEntry]
+    ) -> list[str]:
         """Return the keys of the pods that may be told apart otherwise now, sorted by namespace.
 
         ``namespaces`` has the keys of the pods of each, ``pods`` all of them by key. Cost: O(pods of the

@@ -141,7 +141,7 @@ class BatchBuilder(Decider):
             case NominationEnded():
                 end(self._decide, change, (self.now_ms, None, self.sent_by or None))
                 if change.reason == "bound":  # who may stay is told so, also where the bind is lost
-                    self.kept[change.pod.uid] = msgspec.structs.replace(change.promise, victims=())
+                    self.kept[change.pod.uid] = msgspec.structs.replace(change.nomination, victims=())
             case NodeChanged():
                 self._specs[change.name] = self.sent_by
                 if change.replaced is not None:
@@ -248,7 +248,7 @@ class BatchBuilder(Decider):
         pods, numbers, attempts, strict = self._pods, self._ledger_view.seq, result.attempts, result.strict
         for verdict in result.verdicts:
             if isinstance(verdict, NominationEnded):
-                self.take(verdict, None, verdict.promise.shard)
+                self.take(verdict, None, verdict.nomination.shard)
                 continue
             index, shard = verdict.attempt, pods[verdict.pod.key].shard
             cycle_seq = seqs[index].setdefault(shard, numbers[shard])

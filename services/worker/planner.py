@@ -13,7 +13,7 @@ from domain.model.errors import Fenced
 from domain.model.events import Event, NodeDeleted, ProfileEvent
 from domain.model.limits import batch_decisions_max, tombstone_hours, tombstone_steps, usage_window_seconds
 from domain.model.profiles import Profile
-from domain.state.changes import Untold
+from domain.state.changes import LeftToReport
 from domain.state.digest import sums_digest
 from domain.state.steps import Passed, Reached, Written
 from services.codec.decode import Decoded
@@ -110,7 +110,7 @@ class Planner:
         )
         self._incarnation, self._is_renewed = incarnation, False
         self._forgotten: Sequence[str] = ()
-        self._untold: list[Untold] = []  # of shards taken
+        self._untold: list[LeftToReport] = []  # of shards taken
         self.position = 0  # of the last batch that was followed
         self.lacks_gone = False  # as the feed of an earlier build did not name the pods that are gone
         self.scheduler = Scheduler(
@@ -183,7 +183,7 @@ class Planner:
         self._untold += self._hold(orphaned)
         self.renew()
 
-    def _hold(self, orphaned: Sequence[str] = ()) -> Iterable[Untold]:
+    def _hold(self, orphaned: Sequence[str] = ()) -> Iterable[LeftToReport]:
         """Note from where this worker goes on with its shards; return what their pods were not told."""
         offsets = [(*at, offset) for at, offset in sorted(self._offsets.items())]
         self.start = msgspec.structs.replace(

@@ -12,8 +12,8 @@ from domain.manifests.profile import profile_from_spec
 from domain.model.errors import FieldError
 from domain.model.pods import NO_LIFE, PodSpec, PodTemplate
 from domain.model.profiles import BUILT_IN_PROFILES, ProfileRevision
-from domain.state.followed import NominationsFollowed
 from domain.state.nominations import Nomination
+from domain.state.steps import NominationsFollowed
 from domain.state.tombstones import Tombstones
 from services.ports.ledger import (
     LedgerBase,

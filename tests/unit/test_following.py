@@ -30,15 +30,16 @@ from domain.state.changes import (
 )
 from domain.state.cluster import ClusterState
 from domain.state.digest import digest_of
-from domain.state.followed import (
+from domain.state.steps import (
     NodeFollowed,
+    Owned,
     PodFollowedRefreshed,
     PodsFollowed,
     PodsFollowedCounted,
     PodsLeft,
     VersionsFollowed,
+    Written,
 )
-from domain.state.steps import Owned, Written
 from services.codec.feed import unpack_event
 from services.ports.journal import Feed, Followed
 from services.worker.batch import BatchBuilder
