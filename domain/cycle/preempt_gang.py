@@ -126,7 +126,7 @@ def _plan_gang(run: CycleRun, of: Preempting, gang: Gang, members: Sequence[Trie
             run.queue.put_off(group.key)
         return Preempted.PUT_OFF
     run.work_left += sum(plan_work(group.template, run.state) for group in paid)
-    shunned = {of.unheeded.node_of(key) for key, _ in members} - {""} if of.unheeded else set[str]()
+    shunned = {of.pauses.node_of(key) for key, _ in members} - {""} if of.pauses else set[str]()
     return plan_below(run, of, lowest, gang, members, shunned) or Preempted.HELPLESS
 
 
@@ -165,12 +165,12 @@ def _are_willing(run: CycleRun, of: Preempting, gang: Gang, members: Sequence[Tr
     lowest, pods = run.state.index.lowest_priority, run.state.pods
     if not all(may_preempt(group.template, lowest) for group in gang.ready):
         return False
-    if of.unheeded and not all(of.unheeded.may(key) for key, _ in members):
+    if of.pauses and not all(of.pauses.may_evict(key) for key, _ in members):
         return False
     specs = (pods[key].spec for key, _ in members)
     leaving = [pod for pod in specs if pod.nominated_node and has_leaving(pod, run.state.nodes)]
     for pod in leaving:
-        of.unheeded.note_leaving(pod.key, pod.nominated_node)
+        of.pauses.note_leaving(pod.key, pod.nominated_node)
     return not leaving
 
 
@@ -223,7 +223,7 @@ def _plan_missing(
 
 def _count_plan(run: CycleRun, kind: GroupKey, program: Program, plan: Planned, sign: int) -> None:
     amounts = run.state.nominations.amounts_of(kind[0], program.template)
-    run.snapshot.hold(plan.row, *amounts, sign)
+    run.snapshot.count_nomination(plan.row, *amounts, sign)
 
 
 def nominate_gang(

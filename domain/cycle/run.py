@@ -11,9 +11,9 @@ from domain.engine.verdicts import CycleResult
 from domain.model.limits import cycle_pods_max, cycle_work_max
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
+from domain.queue.eviction_pauses import EvictionPauses
 from domain.queue.groups import GroupKey
 from domain.queue.queue import Queue
-from domain.queue.unheeded import Unheeded
 from domain.state.budgets import Budgets
 from domain.state.cluster import ClusterState
 from domain.state.nominations import Nomination
@@ -48,7 +48,7 @@ class Preempting:
     tries: list[Nomination]
     preempts: bool
     nomination_ms: int
-    unheeded: Unheeded
+    pauses: EvictionPauses
     reserved: Nomination | None = None
     uncounted: dict[str, Nomination] = field(default_factory=dict)
     paid: set[GroupKey] = field(default_factory=set)
@@ -89,7 +89,7 @@ class CycleRun:
         self.work_left = cycle_work_max
         self.programs_max = cycle_pods_max
         if preempting is not None:
-            slots.counters.promised.out = preempting.uncounted
+            slots.counters.nominated.out = preempting.uncounted
 
     def make_room_for_changes(self, count: int) -> None:
         """Have the snapshot's change log take so many further changes."""

@@ -43,9 +43,9 @@ from domain.model.pods import PodSpec, PodTemplate, is_master
 from domain.model.priorities import PRIORITY_MAX
 from domain.model.profiles import Profile
 from domain.plugins.view import NodeView
+from domain.queue.eviction_pauses import EvictionPauses
 from domain.queue.excluded import Excluded
 from domain.queue.queue import Queue
-from domain.queue.unheeded import Unheeded
 from domain.state.budgets import Budgets
 from domain.state.changes import (
     BindUndone,
@@ -93,7 +93,7 @@ class Scheduler:
     preempts : bool
         Whether pods may let others of lower priority go (``may_preempt``).
     preemption_seconds : int
-        How long a node is promised to a pod, in log time.
+        How long a node is nominated for a pod, in log time.
     reservation_seconds : int
         As ``wait_ms`` of ``Reserving``.
     """
@@ -124,7 +124,7 @@ class Scheduler:
         self._budgets: Budgets | None = None  # made when the first pod preempts
         self._preempts = preempts
         self._promise_ms = preemption_seconds * 1_000
-        self._unheeded = Unheeded()
+        self._pauses = EvictionPauses()
         self._reservation_ms = reservation_seconds * 1_000
         self._reserving = Reserving(self.state, self._reservation_ms)
         self._columns_revision = 0
@@ -154,9 +154,9 @@ class Scheduler:
         for change in changes:
             match change:
                 case PodWaits():
-                    if change.previous is not None:  # else the pod was not known
-                        self._unheeded.drop(change.pod.key)
-                        self.queue.drop(change.pod.key)
+                    if change.previous is not None:  # else the pod is new
+                        self._pauses.forget_pod(change.pod.key)
+                        self.queue.remove_if_waiting(change.pod.key)
                     self.queue.add(change.pod, change.arrival, fresh=True)
                 case BindUndone():
                     self._excluded.note(change.pod, change.node)
@@ -167,10 +167,10 @@ class Scheduler:
                 case PodRegrouped(placed=False) if change.pod.key not in self.state.nominations.entries:
                     self.queue.regroup(change.pod, change.arrival)
                 case PodAdopted(waited=PodSpec()) | PodReleased(node=""):
-                    self._unheeded.drop(change.pod.key)
-                    self.queue.drop(change.pod.key)
-                case PodReleased() if self._unheeded:
-                    self._unheeded.drop(change.pod.key)
+                    self._pauses.forget_pod(change.pod.key)
+                    self.queue.remove_if_waiting(change.pod.key)
+                case PodReleased() if self._pauses:
+                    self._pauses.forget_pod(change.pod.key)
                 case NominationEnded() if self._waits(change.pod):
                     self.queue.add(change.pod, change.arrival, fresh=False)
 
@@ -245,8 +245,8 @@ class Scheduler:
         before, pods = self.queue, self.state.pods
         self._excluded.clear()
         self.queue = Queue(self.state, self.profiles.plans, self._backoff_ms, self._excluded)
-        self.queue.take_over(before)
-        self._unheeded = Unheeded()
+        self.queue.move_from(before)
+        self._pauses = EvictionPauses()
         self._reserving = Reserving(self.state, self._reservation_ms)
         self._grown.clear()
         self.state.improved_rows.update(range(self.state.table.count))
@@ -273,15 +273,15 @@ class Scheduler:
         pods = self.state.pods
         keys = [key for key, entry in pods.items() if not entry.node and entry.shard in shards]
         for key in keys:
-            self._unheeded.drop(key)
-            self.queue.drop(key)
+            self._pauses.forget_pod(key)
+            self.queue.remove_if_waiting(key)
         self.state.apply(Given(frozenset(shards)))
         self.own(self.state.own.difference(shards), self.state.shards_count)
         return keys
 
     @property
     def waiting(self) -> Set[bytes]:
-        """The signatures of the pods that wait, for any node or for one that is promised to them."""
+        """The signatures of the pods that wait, for any node or for their nominated one."""
         known = self.state.nominations.entries
         return self.queue.signatures.keys() | {each.signature for each in known.values()}
 
@@ -299,7 +299,7 @@ class Scheduler:
     def due_ms(self, now_ms: int) -> int:
         """Return the log time after ``now_ms`` at which time alone changes what a cycle does."""
         promised_ms = self.state.nominations.due_ms(now_ms, dying_seconds_max * 1_000)
-        waits_ms = min(self._unheeded.waits.next_ms, self._excluded.due_ms)
+        waits_ms = min(self._pauses.ends.next_ms, self._excluded.due_ms)
         return min(self.queue.due_ms, promised_ms, waits_ms, self._reserving.due_ms(self.queue))
 
     def cycle(self, now_ms: int = 0, passed_ms: int | None = None) -> CycleResult:
@@ -321,7 +321,7 @@ class Scheduler:
         if self.state.improved_rows:
             self.queue.gangs.wake_short()
         self._hold(changed, 1)
-        for key in self._unheeded.pass_to(passed_ms, self.state):
+        for key in self._pauses.pass_to(passed_ms, self.state):
             self.queue.wake_pod(key)
         if self._preempts and self.state.improved_rows:
             lowest, rows = self.state.index.lowest_priority, self.state.improved_rows
@@ -364,7 +364,7 @@ class Scheduler:
         for each in over:
             if each.victims or each.template.gang:  # of a gang others may have no node the next time
                 node = each.node if left_for(self.state, each) else ""
-                self._unheeded.note(each.key, node, now_ms, self._promise_ms)
+                self._pauses.note_expired(each.key, node, now_ms, self._promise_ms)
         changes = self.state.apply(Cleared([each.key for each in over], "expired")) if over else ()
         self._follow(changes)
         return [each for each in changes if isinstance(each, NominationEnded)]
@@ -396,7 +396,7 @@ class Scheduler:
             tries=to_try(self.state, changed),
             preempts=preempts,
             nomination_ms=self._promise_ms,
-            unheeded=self._unheeded,
+            pauses=self._pauses,
             reserved=self._reserving.promise,
         )
 

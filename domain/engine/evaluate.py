@@ -226,7 +226,7 @@ def compiled_alone(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: N
     out = {key: each for key, each in known.items() if each.priority < priority or key == pod.key}
     snapshot.reserve(len(out))
     hold(state, snapshot, out.values(), -1)
-    slots.counters.promised.out = out
+    slots.counters.nominated.out = out
     pod_class = None if entry is None else entry.pod_class
     program = slots.program(pod.signature, pod.signature, pod.template, plan, pod_class)
     assert program is not None, "the first program of a call has room"

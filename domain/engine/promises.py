@@ -84,4 +84,4 @@ def hold(state: ClusterState, snapshot: Snapshot, nominations: Iterable[Nominati
         if (row := rows.get(each.node)) is not None:
             kinds.setdefault(each.signature, (each, []))[1].append(row)
     for like, of in kinds.values():
-        snapshot.hold_all(np.array(of), *state.nominations.amounts(like), sign)
+        snapshot.count_nominations(np.array(of), *state.nominations.amounts(like), sign)

@@ -87,7 +87,7 @@ def rules_of(
     numbers = [
         number
         for number, (_, rule) in zip(program.counters, program.counted.rules, strict=False)
-        if not rule.counter.promised
+        if not rule.counter.nominated
     ]
     counters, effects = slots.counters.arrays, slots.counters.effects
     count = len(rules)

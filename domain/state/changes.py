@@ -53,7 +53,7 @@ class PodRefreshed(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodRegrouped(msgspec.Struct, frozen=True, gc=False):
-    """Other pods can tell a pod from others now, or no longer: its labels changed, or who asks for them."""
+    """A pod has another class: its labels changed, or the selectors that tell pods apart."""
 
     pod: PodSpec
     placed: bool
@@ -167,7 +167,7 @@ class Refused(msgspec.Struct, frozen=True, gc=False):
 class NodeMeasured(msgspec.Struct, frozen=True, gc=False):
     """A node's measured usage changed, or was dropped. ``newer``: the measurement is the latest so far.
 
-    ``usage`` is the measurement as it was folded, for those who fold it elsewhere, where the node may have
+    ``usage`` is the measurement as it was folded, for workers that fold it elsewhere, where the node may have
     another capacity by then; None where it was dropped.
     """
 

@@ -30,11 +30,11 @@ def digest_of(state: ClusterState) -> str:
         orphaned=dict.fromkeys(sorted(state.orphaned)),
         usage=state.usage.known(),
         config={"/".join(key): each for key, each in sorted(state.config.known.items())},
-        **_promised(state),
+        **_nominated(state),
     )
 
 
-def _promised(state: ClusterState) -> dict[str, Any]:
+def _nominated(state: ClusterState) -> dict[str, Any]:
     """Return the nominations, and what is left of their victims; nothing where there are none."""
     known = state.nominations
     if not known.entries:
@@ -64,5 +64,7 @@ def sums_digest(state: ClusterState) -> str:
     hashed.update(np.array(sorted(nodes), dtype=np.int64).tobytes())
     measured = sorted((node, window.at_ms) for node, window in state.usage.windows.items())
     counts = [len(state.pods), len(state.tombstones), len(state.nodes)]
-    hashed.update(_encode([counts, measured, sorted(state.config.known.items()), *_promised(state).values()]))
+    hashed.update(
+        _encode([counts, measured, sorted(state.config.known.items()), *_nominated(state).values()])
+    )
     return hashed.hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Nodes that are promised to pods until their victims have left, and who these victims are."""
+"""Nominations: nodes that are set aside for pods until their victims have left, and these victims."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Victim(NamedTuple):
 
 
 class Nomination(msgspec.Struct, frozen=True, kw_only=True):
-    """A waiting pod has a node of its own promised, from ``at_ms`` to ``expires_ms`` (log time).
+    """A node is set aside for a waiting pod, from ``at_ms`` to ``expires_ms`` (log time).
 
     ``victims`` are all that were asked to leave for it; some may be gone.
     """
@@ -90,7 +90,7 @@ class Nominations:
         return sorted(self._gangs.get(gang, {}).values(), key=_uid_and_shard)
 
     def add(self, nomination: Nomination, evicted: Iterable[Victim]) -> None:
-        """Promise a node; of the victims ``evicted`` are still there."""
+        """Set a node aside; of the victims ``evicted`` are still there."""
         key, node = nomination.key, nomination.node
         self.version += 1
         assert key not in self.entries, "a pod has one nomination"
@@ -127,7 +127,7 @@ class Nominations:
         return nomination, left
 
     def waits_for_any(self, node: str) -> bool:
-        """Say whether anybody is yet to leave a node: what is promised there may count on each of them."""
+        """Say whether any victim is yet to leave a node: nominations there may count on each of them."""
         return any(
             self.evicted.get(victim.key) == each.key
             for each in self._on.get(node, {}).values()
@@ -159,7 +159,7 @@ class Nominations:
     # ------------------------------------------------------------------------------------------- columns
 
     def count_anew(self, node: str = "") -> None:
-        """Count anew what is promised of a node that has a new row; and of all nodes where columns moved."""
+        """Count anew what is set aside of a node that has a new row; and of all nodes where columns moved."""
         if self._revision != self._table.resources.revision:
             self._revision = self._table.resources.revision
             nodes = list(self._on)
@@ -176,7 +176,7 @@ class Nominations:
     def _count(self, nomination: Nomination, sign: int) -> None:
         row = self._table.rows.get(nomination.node)
         if row is None:
-            return  # of another worker, who has not heard yet that the node is gone
+            return  # of another worker, which has not heard yet that the node is gone
         columns, values = self.amounts(nomination)
         self._table.nominated_columns()[columns, row] += sign * values
         self._table.touch(row)

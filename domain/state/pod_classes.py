@@ -1,4 +1,4 @@
-"""A class of pods: those that nobody can tell apart, but for what each of them asks for itself."""
+"""A class of pods: those that no other pod tells apart, but for what each of them asks for itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Carried:
 
 
 class PodClass:
-    """Pods that nobody can tell apart, but for what each of them asks for itself.
+    """Pods that no other pod tells apart, but for what each of them asks for itself.
 
     Attributes
     ----------

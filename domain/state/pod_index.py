@@ -1,8 +1,8 @@
 """Pods by class: what other pods can tell apart of a pod, so that what spans pods is counted class by class.
 
 Only labels that some selector mentions tell pods apart (``watching``), and what a pod carries: terms of
-affinity, selectors of spread constraints, host ports, being a master. A pod has no class where nobody could
-ask for it: nothing is kept of it here.
+affinity, selectors of spread constraints, host ports, being a master. A pod has no class where no other pod
+could ask for it: nothing is kept of it here.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class PodIndex:
         Name -> labels of its Namespace object; without an object it is missing.
     journal : list or None
         Class, node and ±1 for each pod that came to a node or left it, but for those that a cycle placed;
-        None, a namespace and 0 where the labels of its Namespace object changed. None while nobody reads it.
+        None, a namespace and 0 where the labels of its Namespace object changed. None while it is not read.
         ``CounterTable`` empties it.
     changed : set of PodClass or None
-        Classes that have other numbers of pods than when ``Budgets`` last emptied it; None while nobody asks,
+        Classes that have other numbers of pods than when ``Budgets`` last emptied it; None while none asks,
         or once there are too many.
     renewed : set of str or None
         Names of nodes on which a pod became another without a change of what the node holds. None while
-        nobody reads it. ``Victims`` empties it.
+        it is not read. ``Victims`` empties it.
     moves : int
         Moves whenever a pod with a class comes to a node or leaves it.
     version : int
-        Moves when a term comes to be carried that nobody carried before, and with ``selects_version``.
+        Moves when a term comes to be carried that no pod carried before, and with ``selects_version``.
         ``version_for`` says whether it concerns a class.
     selects_version : int
         Moves when the labels of a namespace change, or what Services and owners select in it: with it rules
@@ -328,7 +328,7 @@ class PodIndex:
                 self._count_term(mark, 1)
 
     def _admit(self, namespace: str, mark: TermMark) -> bool:
-        """Count who carries a term, and say whether it holds: of wide ones, so many of a namespace do."""
+        """Count one more class that carries a term; say whether it holds, as so many wide ones do."""
         return not _is_wide(namespace, mark) or self._wide.setdefault(namespace, WideTerms()).add(mark)
 
     def _drop_term(self, namespace: str, mark: TermMark) -> None:
@@ -341,7 +341,7 @@ class PodIndex:
             self._count_term(mark, -1)
         if follows is not None:
             self._count_term(follows, wide.admitted[follows])
-            self.select_anew(namespace)  # who carries it is tried again
+            self.select_anew(namespace)  # pods that carry it are tried again
         if not wide.admitted:
             del self._wide[namespace]
 

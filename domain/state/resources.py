@@ -148,7 +148,7 @@ class ResourceIndex:
     def vector(self, template: PodTemplate, devices: Sequence[int] = ()) -> ResourceVector:
         """Return what a pod of this template occupies: requests, 1 of ``pods``, and the hidden columns.
 
-        With ``devices`` also what it takes of these. ``BUSY`` counts as if nobody shared any: see ``derive``.
+        With ``devices`` also what it takes of these. ``BUSY`` counts as if no pod shared any: see ``derive``.
         """
         ask, requests = asked(template.requests), template.requests
         if ask.number:

@@ -43,7 +43,7 @@ class NodeTable:
     allocatable, requested : int64[R, N]
         Per resource column (see ``ResourceIndex``) and row. Only the first ``count`` rows are in use.
     nominated : int64[R, N] or None
-        The same of pods to which the node is promised; None until there is one.
+        The same of pods for which the node is nominated; None until there is one.
     generation : int64[N]
         Global generation of the last change of the node in the row.
     spec_generation, usage_generation : int64[N]
@@ -90,7 +90,7 @@ class NodeTable:
         def grown(name: str, shape: tuple[int, ...], dtype: type) -> np.ndarray:
             array: np.ndarray = np.zeros(shape, dtype=dtype)
             if name in old:
-                # Rows that are in use no more, too: who reads by generation learns from them what went.
+                # Rows that are in use no more, too: a reader by generation learns from them what went.
                 array[tuple(map(slice, old[name].shape))] = old[name]
             return array
 
@@ -164,7 +164,7 @@ class NodeTable:
         return self._changes.since(generation)
 
     def newest_first(self) -> Iterator[str]:
-        """Yield all names, the most recently changed node first. Names that nobody takes cost nothing."""
+        """Yield all names, the most recently changed node first. Names that are not taken cost nothing."""
         return (self.names[row] for row in self._changes.newest_first(self.generation, self.count))
 
     # ------------------------------------------------------------------------------------------- rows

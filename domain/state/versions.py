@@ -50,10 +50,10 @@ def why_not_deleted(event: NodeDeleted | PodDeleted, known: NodeSpec | PodSpec) 
 
 
 def taken(pod: PodSpec, holder: str) -> str:
-    """Say who holds a pod's uid, without the name of a pod of another namespace."""
+    """Say which pod has a pod's uid, without the name of a pod of another namespace."""
     namespace = holder.partition("/")[0]
-    who = f"pod {holder}" if namespace == pod.namespace else f"a pod of namespace {namespace}"
-    return f"{pod.uid!r} is the uid of {who}; a uid names one pod"
+    other = f"pod {holder}" if namespace == pod.namespace else f"a pod of namespace {namespace}"
+    return f"{pod.uid!r} is the uid of {other}; a uid names one pod"
 
 
 def same_node(known: NodeSpec | None, new: NodeSpec) -> bool:

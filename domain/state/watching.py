@@ -26,18 +26,18 @@ _Mentions = Counter[str]
 
 
 class Watching:
-    """Counts who mentions which values of which keys, and knows the pods that have such labels.
+    """Counts the selectors that mention which values of which keys, and knows the pods that have such labels.
 
     What begins to be mentioned counts at once for pods that come; ``settle`` says which others it concerns,
     and which are concerned by what is mentioned no more. A key stays for a while after its last selector,
-    as the next one may come soon; it then tells apart only who has it.
+    as the next one may come soon; it then tells apart only pods that have it.
     """
 
     def __init__(self) -> None:
         self._values: dict[str, dict[str, _Mentions]] = {}  # by namespace and key
         self._users: Counter[tuple[str, str]] = Counter()  # of a key in a namespace
         self._idle: dict[tuple[str, str], None] = {}  # keys without users
-        self._new: dict[str, set[str]] = {}  # keys by namespace, whose pods are not known yet
+        self._new: dict[str, set[str]] = {}  # keys by namespace; the pods that have them are not known yet
         self._moved: dict[tuple[str, str], set[str]] = {}  # values that are mentioned now, or no more
         self._pods: dict[tuple[str, str], dict[str, dict[str, None]]] = {}  # by namespace and key, by value
 
@@ -153,7 +153,7 @@ class Watching:
         return [key for namespace in sorted(found) for key in sorted(found[namespace])]
 
     def _forget(self, namespaces: Mapping[str, Collection[str]]) -> Iterator[tuple[str, Collection[str]]]:
-        """Stop watching the keys that nobody uses, and yield the pods that had them, by namespace."""
+        """Stop watching the keys that no selector uses, and yield the pods that had them, by namespace."""
         for namespace, key in self._idle:
             del self._values[namespace][key]
             if not self._values[namespace]:

@@ -134,7 +134,7 @@ def audit_counters(state: ClusterState, counters: CounterTable, taken: Mapping[C
         assert int(counters.arrays.total[number]) == sum(recount(state, spec).values())
     for spec, number in taken.items():
         counters.start_call()
-        counters.hold([number], must=True)
+        counters.load([number], must=True)
         assert counted(state, counters, spec, number) == recount(state, spec)
 
 
@@ -169,7 +169,7 @@ def test_counters_follow_whatever_happens(seed: int, steps: int) -> None:
             counters.sync(snapshot.rows_width)
             taken[spec] = counters.take(spec)
         if taken and random.random() < 0.1:
-            counters.drop(taken.pop(random.choice(list(taken))))
+            counters.release(taken.pop(random.choice(list(taken))))
         audit_counters(state, counters, taken)
         place(state, counters, random)
         audit_counters(state, counters, taken)
