@@ -9,7 +9,7 @@ attempt per group that explains both.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 from operator import attrgetter
 
@@ -50,9 +50,10 @@ from domain.state.budgets import Budgets
 from domain.state.changes import (
     BindUndone,
     Change,
-    LeftToReport,
+    ClaimRefused,
     NominationEnded,
     PodAdopted,
+    PodGiven,
     PodRegrouped,
     PodReleased,
     PodResolved,
@@ -61,17 +62,7 @@ from domain.state.changes import (
 from domain.state.cluster import ClusterState
 from domain.state.nominations import Nomination
 from domain.state.snapshot import Snapshot
-from domain.state.steps import (
-    Cleared,
-    FollowedStep,
-    Forgotten,
-    Given,
-    Owned,
-    PodsFollowed,
-    Reclassify,
-    Renominated,
-    Unnominated,
-)
+from domain.state.steps import Cleared, PodsFollowed, Reclassify, Step
 
 assert candidates_explained_max == kernel.TOP
 assert reasons_per_cycle_max == kernel.REASONS
@@ -131,10 +122,11 @@ class Scheduler:
         self._grown: set[str] = set()  # clusters that may now have more masters on one node
         self.work = 0  # of the last cycle, as it was estimated (``turns.py``)
 
-    def fold(self, event: Event | ProfileEvent | FollowedStep, shard: int = 0) -> tuple[Change, ...]:
-        """Apply one event, of a record of ``shard`` or of another worker, and keep the queue in step.
+    def fold(self, event: Event | ProfileEvent | Step, shard: int = 0) -> tuple[Change, ...]:
+        """Apply one event, of a record of ``shard``, or one step, and keep the queue in step.
 
-        A profile event holds for the cycles that follow. Try the pods folded before it first.
+        A profile event holds for the cycles that follow. Try the pods folded before it first. The nodes of
+        own shards (``Owned``) are home, and tried first from the next cycle on.
         """
         if isinstance(event, PodUpserted):  # as nearly all are: to ask for the others first costs more
             self._grow(event.pod.template)
@@ -166,7 +158,9 @@ class Scheduler:
                     self.queue.report_held(change.pod)
                 case PodRegrouped(placed=False) if change.pod.key not in self.state.nominations.entries:
                     self.queue.regroup(change.pod, change.arrival)
-                case PodAdopted(waited=PodSpec()) | PodReleased(node=""):
+                case ClaimRefused():
+                    self.queue.add(change.pod, change.arrival, fresh=True, lost=change.placed)
+                case PodAdopted(waited=PodSpec()) | PodReleased(node="") | PodGiven():
                     self._pauses.forget_pod(change.pod.key)
                     self.queue.remove_if_waiting(change.pod.key)
                 case PodReleased() if self._pauses:
@@ -218,25 +212,6 @@ class Scheduler:
             self.queue.add(pod, arrival, fresh=fresh)
         return is_new
 
-    def unnominate(self, keys: Sequence[str]) -> list[str]:
-        """Let those of some pods wait again, as if they came now, whose promise the ledger refused."""
-        promised = [key for key in keys if key in self.state.nominations.entries]
-        self.state.apply(Unnominated(promised))
-        for key in promised:
-            self.queue.add(self.state.pods[key].spec, self.state.pods[key].arrival, fresh=True)
-        return promised
-
-    def forget(self, arrivals: Mapping[str, int], promises: Sequence[Nomination] = ()) -> None:
-        """Let pods (key -> arrival) wait again that lost their nodes, to be tried as if they came now.
-
-        Those that had ``promises`` keep them, and wait for these nodes.
-        """
-        self.state.apply(Forgotten(arrivals))
-        self.state.apply(Renominated(promises))
-        for key, arrival in arrivals.items():
-            if key not in self.state.nominations.entries:
-                self.queue.add(self.state.pods[key].spec, arrival, fresh=True, lost=True)
-
     def renew(self) -> set[tuple[bytes, int]]:
         """Forget what a restart forgets: why groups wait. All that waits is tried again.
 
@@ -249,35 +224,15 @@ class Scheduler:
         self._pauses = EvictionPauses()
         self._reserving = Reserving(self.state, self._reservation_ms)
         self._grown.clear()
-        self.state.improved_rows.update(range(self.state.table.count))
+        self.recheck_all_nodes()
         priorities = map(attrgetter("spec.template.priority"), pods.values())
         self.state.index.lowest_priority = min(priorities, default=PRIORITY_MAX)
         promised = [key for key in self.state.nominations.entries if key in pods and not pods[key].node]
         return {(pods[key].spec.signature, pods[key].shard) for key in chain(self.queue.keys, promised)}
 
-    def own(
-        self, shards: Collection[int], shards_count: int, orphaned: Collection[str] = ()
-    ) -> tuple[LeftToReport, ...]:
-        """Say which of all shards are own: their nodes are home, and tried first from the next cycle on.
-
-        Returns what the owners before did not get to tell pods; see ``Owned`` for ``orphaned``.
-        """
-        changes = self.state.apply(Owned(frozenset(shards), shards_count, orphaned))
-        return tuple(each for each in changes if isinstance(each, LeftToReport))
-
-    def give(self, shards: Collection[int]) -> list[str]:
-        """Leave shards to others; return the keys of their pods that waited, of which nothing stays.
-
-        What they placed goes on counting, and pods that are gone stay gone. Cost: O(pods).
-        """
-        pods = self.state.pods
-        keys = [key for key, entry in pods.items() if not entry.node and entry.shard in shards]
-        for key in keys:
-            self._pauses.forget_pod(key)
-            self.queue.remove_if_waiting(key)
-        self.state.apply(Given(frozenset(shards)))
-        self.own(self.state.own.difference(shards), self.state.shards_count)
-        return keys
+    def recheck_all_nodes(self) -> None:
+        """Wake with the next cycle what any node could cure, as if all of them had gained room."""
+        self.state.improved_rows.update(range(self.state.table.count))
 
     @property
     def waiting(self) -> Set[bytes]:

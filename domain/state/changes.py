@@ -123,6 +123,23 @@ class BindUndone(msgspec.Struct, frozen=True, gc=False):
     arrival: int
 
 
+class ClaimRefused(msgspec.Struct, frozen=True, gc=False):
+    """The ledger refused what a cycle decided on a pod: a node if it was ``placed``, or its nomination.
+
+    It waits for any node again, as if it came now.
+    """
+
+    pod: PodSpec
+    arrival: int
+    placed: bool
+
+
+class PodGiven(msgspec.Struct, frozen=True, gc=False):
+    """A waiting pod is of a shard that another worker has from now on."""
+
+    pod: PodSpec
+
+
 class PodMissed(msgspec.Struct, frozen=True, gc=False):
     """A pod that was never known is gone. It is remembered, so that what comes late does not bring it.
 
@@ -209,6 +226,8 @@ Change = (
     | PodReturned
     | PodReleased
     | BindUndone
+    | ClaimRefused
+    | PodGiven
     | PodMissed
     | PodResolved
     | NominationEnded

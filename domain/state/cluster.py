@@ -34,9 +34,11 @@ from domain.state import foreign, nominating, steps
 from domain.state.changes import (
     BindUndone,
     Change,
+    ClaimRefused,
     NodeChanged,
     NodeMeasured,
     PodAdopted,
+    PodGiven,
     PodMissed,
     PodOrphaned,
     PodRefreshed,
@@ -136,21 +138,25 @@ class ClusterState:
                 for key, arrival in step.arrivals.items():
                     of.uncount_pod(self.pods[key], changes=-1)
                     self.pods[key].arrival = arrival
+                for nomination in step.nominations:
+                    nominating.begin(of, nomination)
+                for key, arrival in step.arrivals.items():
+                    if key not in self.nominations.entries:
+                        yield ClaimRefused(self.pods[key].spec, arrival, placed=True)
             case steps.Nominated():
                 yield from nominating.nominate(of, step)
             case steps.Cleared():
                 yield from nominating.clear(of, step.keys, step.reason)
             case steps.Unnominated():
-                for key in step.keys:
+                for key in [key for key in step.keys if key in self.nominations.entries]:
                     nomination, _ = nominating.end(of, key)
                     self.nodes[nomination.node].version -= 1
-            case steps.Renominated():
-                for nomination in step.nominations:
-                    nominating.begin(of, nomination)
+                    yield ClaimRefused(self.pods[key].spec, self.pods[key].arrival, placed=False)
             case steps.Reclassify():
                 yield from map(_regrouped, self.index.reclassify(self.pods))
             case steps.Written():
-                self._write_placed(step.placed_ms)
+                self.own_changes.clear()
+                _note_placed(of, step.placed_ms)
             case steps.Passed():
                 self.tombstones.pass_to(step.now_ms, step.forget_before_ms)
             case steps.Reached():
@@ -158,6 +164,8 @@ class ClusterState:
             case steps.Given():
                 for entry in [e for e in self.pods.values() if not e.node and e.shard in step.shards]:
                     of.forget_pod(entry)
+                    yield PodGiven(entry.spec)
+                yield from of.own_shards(of.own - step.shards, ())
             case steps.Owned():
                 self.shards_count = step.shards_count
                 yield from of.own_shards(step.shards, step.orphaned)
@@ -200,16 +208,6 @@ class ClusterState:
         """Return what the pods on a node request, summed per resource, without zeros."""
         return self.sums.of(name, self.nodes[name])
 
-    def _write_placed(self, placed_ms: Mapping[str, int]) -> None:
-        """Begin a new batch; note when pods were placed, which decides which have to leave first."""
-        self.own_changes.clear()
-        pods = self.pods
-        for key, at_ms in placed_ms.items():  # each placed pod comes by here
-            if key in pods:
-                pods[key].placed_ms = at_ms
-        if self.index.renewed is not None:
-            self.index.renewed.update(pods[key].node for key in placed_ms if key in pods)
-
     def _configure(self, event: ConfigEvent) -> tuple[Change, ...]:
         """Take a configuration object; end the nominations of gangs for which something else holds now."""
         gangs = self.index.gangs.of_object(f"{event.namespace}/{event.name}")
@@ -250,17 +248,12 @@ class ClusterState:
         entry.spec = msgspec.structs.replace(spec, resource_version=entry.resource_version)
         self._occupancy.write_row(entry)
         self.usage.unknown.discard(spec.name)
-        self._note_spec(spec.name, entry)
+        self.own_changes.change_spec(spec.name)
         if is_new:
             self._occupancy.count_own_pods(spec.name, is_new=True)
         given = self._occupancy.give_devices(spec.name)
         returned = self._occupancy.report_own_pods(PodReturned, spec.name) if is_back else ()
         return (NodeChanged(spec.name, replaced), *given, *returned)
-
-    def _note_spec(self, name: str, entry: NodeEntry) -> None:
-        entry.version += 1
-        entry.spec_count += 1
-        self.own_changes.change_spec(name)
 
     def _delete_node(self, event: NodeDeleted) -> tuple[Change, ...]:
         entry = self.nodes.get(event.name)
@@ -274,7 +267,7 @@ class ClusterState:
         entry.resource_version = newer_of(event.resource_version, entry.resource_version)
         entry.spec = msgspec.structs.replace(entry.spec, resource_version=entry.resource_version)
         self._occupancy.remove_row(entry)
-        self._note_spec(event.name, entry)
+        self.own_changes.change_spec(event.name)
         # The owner of the shard of usage may leave it before it hears of this: the end is told here, too.
         forgotten = (NodeMeasured(event.name),) if self.usage.forget(event.name) else ()
         orphaned = self._occupancy.report_own_pods(PodOrphaned, event.name)
@@ -301,12 +294,12 @@ class ClusterState:
         if entry is not None and is_stale(pod.resource_version, known := entry.spec.resource_version):
             reason = skip_reason(pod.resource_version, known)
             made_way = entry.spec.uid != pod.uid  # for the pod that is known
-            return (self._miss(key, pod.uid, known, reason) if made_way else Skipped(reason),)
+            return (_missed(self.tombstones, key, pod.uid, known, reason) if made_way else Skipped(reason),)
         if entry is None or entry.spec.uid != pod.uid:
             late = self.tombstones.why_late(key, pod.uid, pod.resource_version)
             if late:
                 return (Skipped(late),)
-        if entry is not None and (refused := self._why_foreign(entry, shard)):
+        if entry is not None and (refused := _why_foreign(entry, shard, self.own)):
             return refused
         holder = self._occupancy.keys.get(pod.uid, key)
         if holder != key:
@@ -318,7 +311,7 @@ class ClusterState:
         if pod.finished:
             version = pod.resource_version
             if entry is None:
-                return (*changes, self._miss(key, pod.uid, version))
+                return (*changes, _missed(self.tombstones, key, pod.uid, version))
             return (*changes, *self._release(entry, "finished", version))
         if pod.node_name and (entry is None or entry.node != pod.node_name):
             full = self._occupancy.why_full(pod.node_name)
@@ -333,20 +326,13 @@ class ClusterState:
         regrouped = isinstance(change, PodRefreshed) and entry.pod_class is not before
         return (*changes, change, _regrouped(entry)) if regrouped else (*changes, change)
 
-    def _why_foreign(self, entry: PodEntry, shard: int) -> tuple[Refused, ...]:
-        """Refuse a record of a shard that names a pod of another worker: its producer chose the partition."""
-        if entry.shard == shard or entry.shard in self._occupancy.own:
-            return ()
-        message = f"is a pod of shard {entry.shard}: a record of it came with those of shard {shard}"
-        return (Refused("object.metadata.name", message, "other-shard"),)
-
     def _add_pod(self, pod: PodSpec, shard: int) -> Change:
         entry = self._occupancy.add_pod(pod, self._next_arrival, shard)
         self._next_arrival += 1
         if not pod.node_name:
             return PodWaits(pod, entry.arrival)
         self._occupancy.count_pod(entry, pod.node_name, adopted=True)
-        return self._adopted(entry.spec, pod.node_name)
+        return _adopted(self._occupancy, entry.spec, pod.node_name)
 
     def _update_pod(self, entry: PodEntry, pod: PodSpec, shard: int) -> Change:
         before, before_node = entry.spec, entry.node
@@ -376,21 +362,17 @@ class ClusterState:
             version, reasons = self._occupancy.version_of(node), self._occupancy.amiss(node)
             return PodResized(entry.spec, node, version, entry.adopted, reasons)
         self._occupancy.count_pod(entry, node, adopted=True)
-        return self._adopted(entry.spec, node, before_node, None if before_node else before)
-
-    def _adopted(self, pod: PodSpec, node: str, before: str = "", waited: PodSpec | None = None) -> Change:
-        version, reasons = self._occupancy.version_of(node), self._occupancy.amiss(node)
-        return PodAdopted(pod, node, version, before, waited, reasons)
+        return _adopted(self._occupancy, entry.spec, node, before_node, None if before_node else before)
 
     def _delete_pod(self, event: PodDeleted, shard: int) -> tuple[Change, ...]:
         key = f"{event.namespace}/{event.name}"
         entry, version = self.pods.get(key), event.resource_version
         if entry is None:
-            return (self._miss(key, event.uid or key, version),)
+            return (_missed(self.tombstones, key, event.uid or key, version),)
         refused = why_not_deleted(event, entry.spec)
         if refused == OTHER_UID:
-            return (self._miss(key, event.uid, version, refused),)
-        if foreign_pod := self._why_foreign(entry, shard):
+            return (_missed(self.tombstones, key, event.uid, version, refused),)
+        if foreign_pod := _why_foreign(entry, shard, self.own):
             return foreign_pod
         if refused:
             return (Skipped(refused),)
@@ -401,7 +383,7 @@ class ClusterState:
         pod, entry = event.pod.pod, self.pods.get(event.pod.pod.key)
         if entry is None or (entry.spec.uid, entry.node, entry.adopted) != (pod.uid, event.node, False):
             return self.apply(event.pod, shard)
-        if foreign_pod := self._why_foreign(entry, shard):
+        if foreign_pod := _why_foreign(entry, shard, self.own):
             return foreign_pod
         if pod.terminating or entry.spec.terminating:  # it never will be bound
             return self._release(entry, "deleted", pod.resource_version)
@@ -412,13 +394,6 @@ class ClusterState:
         self._next_arrival += 1
         undone = BindUndone(entry.spec, event.node, self._occupancy.version_of(event.node), entry.arrival)
         return (*nominating.end_of_gang(self._occupancy, entry.spec.template.gang), undone)
-
-    def _miss(self, key: str, uid: str, version: int | None, reason: str = "known") -> Change:
-        """Remember a pod that was gone before it was known. Cost: O(1)."""
-        if not self.tombstones.misses(key, uid, version):
-            return Skipped(reason)
-        self.tombstones.add(key, uid, version)
-        return PodMissed(key, uid, version, reason)
 
     def _release(self, entry: PodEntry, reason: str, resource_version: int | None) -> tuple[Change, ...]:
         pod, node = entry.spec, entry.node
@@ -487,3 +462,35 @@ class ClusterState:
 
 def _regrouped(entry: PodEntry) -> PodRegrouped:
     return PodRegrouped(entry.spec, bool(entry.node), entry.arrival)
+
+
+def _why_foreign(entry: PodEntry, shard: int, own: frozenset[int]) -> tuple[Refused, ...]:
+    """Refuse a record of a shard that names a pod of another worker: its producer chose the partition."""
+    if entry.shard == shard or entry.shard in own:
+        return ()
+    message = f"is a pod of shard {entry.shard}: a record of it came with those of shard {shard}"
+    return (Refused("object.metadata.name", message, "other-shard"),)
+
+
+def _adopted(
+    of: Occupancy, pod: PodSpec, node: str, before: str = "", waited: PodSpec | None = None
+) -> PodAdopted:
+    return PodAdopted(pod, node, of.version_of(node), before, waited, of.amiss(node))
+
+
+def _missed(tombstones: Tombstones, key: str, uid: str, version: int | None, reason: str = "known") -> Change:
+    """Remember a pod that was gone before it was known. Cost: O(1)."""
+    if not tombstones.misses(key, uid, version):
+        return Skipped(reason)
+    tombstones.add(key, uid, version)
+    return PodMissed(key, uid, version, reason)
+
+
+def _note_placed(of: Occupancy, placed_ms: Mapping[str, int]) -> None:
+    """Note at which log time pods (by key) were placed: it decides which of them have to leave first."""
+    pods = of.pods
+    for key, at_ms in placed_ms.items():  # each placed pod comes by here
+        if key in pods:
+            pods[key].placed_ms = at_ms
+    if of.index.renewed is not None:
+        of.index.renewed.update(pods[key].node for key in placed_ms if key in pods)

@@ -134,11 +134,13 @@ class OwnChanges:
             self.counted.append(pod.uid)
 
     def change_spec(self, node: str) -> None:
-        """Take note that an event changed a node's spec, or deleted the node."""
-        fact = self._fact(node)
+        """Count the change of a node's spec, or its deletion, that an event brought."""
+        entry, fact = self._nodes[node], self._fact(node)
+        entry.version += 1
+        entry.spec_count += 1
         fact.changes += 1
         fact.is_spec = True
-        fact.was_gone |= self._nodes[node].deleted
+        fact.was_gone |= entry.deleted
 
     def facts(self) -> Iterator[NodeChange]:
         """Yield what events changed, by name."""

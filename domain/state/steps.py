@@ -28,9 +28,13 @@ class Assumed(msgspec.Struct, frozen=True):
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """The ledger did not grant what a cycle assumed of these pods (key -> arrival): they wait again."""
+    """The ledger refused what a cycle assumed of these pods (key -> arrival): they wait again.
+
+    ``nominations`` are those by which some of them had their nodes: they hold again.
+    """
 
     arrivals: Mapping[str, int]
+    nominations: Sequence[Nomination] = ()
 
 
 class Nominated(msgspec.Struct, frozen=True):
@@ -55,15 +59,9 @@ class Cleared(msgspec.Struct, frozen=True):
 
 
 class Unnominated(msgspec.Struct, frozen=True):
-    """The ledger did not grant the nominations of these pods."""
+    """The ledger refused the nominations of those of these pods that still have one."""
 
     keys: Sequence[str]
-
-
-class Renominated(msgspec.Struct, frozen=True):
-    """The ledger refused that pods were placed on their nominated nodes: these nominations hold again."""
-
-    nominations: Sequence[Nomination]
 
 
 class Reclassify(msgspec.Struct, frozen=True):
@@ -102,7 +100,10 @@ class Owned(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """The worker gives these shards to others: it knows nothing more of their pods that wait."""
+    """The worker gives these shards to others: it knows nothing more of their pods that wait.
+
+    What they placed goes on counting, and pods that are gone stay gone. Cost: O(pods).
+    """
 
     shards: frozenset[int]
 
@@ -197,7 +198,6 @@ OwnStep = (
     | Passed
     | Reached
     | Reclassify
-    | Renominated
     | Unnominated
     | Written
 )
