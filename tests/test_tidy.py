@@ -33,7 +33,7 @@ LARGE = {
     "domain/queue/groups.py:Gang": (14, 13),
     "domain/queue/queue.py:Queue": (38, 19),
     "domain/queue/waking.py:Waking": (22, 13),
-    "domain/state/budgets.py:Budgets": (12, 17),
+    "domain/engine/budgets.py:Budgets": (12, 17),
     "domain/state/cluster.py:ClusterState": (20, 16),
     "domain/state/occupancy.py:Occupancy": (25, 14),
     "domain/state/pod_index.py:PodIndex": (30, 22),

@@ -20,13 +20,13 @@ from domain.cycle.gang_trial import CHANGES, Trial, domains_to_try, explain_undo
 from domain.cycle.nominated import count_again, uncount_below
 from domain.cycle.preempt import decided_for, may_preempt, nominate
 from domain.cycle.run import CycleRun, Preempting
+from domain.engine.budgets import Budgets
 from domain.engine.preemption import NO_VICTIMS, Decided, Planned, has_leaving
 from domain.engine.preemption import Nominated as Counted
 from domain.engine.program import Program
 from domain.queue.gangs import lacking
 from domain.queue.groups import Gang, GroupKey, Tried
 from domain.queue.turns import plan_work, trial_work
-from domain.state.budgets import Budgets
 from domain.state.pods import PodEntry
 
 

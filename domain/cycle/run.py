@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from domain.engine.budgets import Budgets
 from domain.engine.preemption import Preemptor
 from domain.engine.slots import GroupSlots
 from domain.engine.verdicts import CycleResult
@@ -14,7 +15,6 @@ from domain.plugins.view import NodeView
 from domain.queue.eviction_pauses import EvictionPauses
 from domain.queue.groups import GroupKey
 from domain.queue.queue import Queue
-from domain.state.budgets import Budgets
 from domain.state.cluster import ClusterState
 from domain.state.nominations import Nomination
 from domain.state.snapshot import Snapshot

@@ -21,6 +21,7 @@ from domain.cycle.preempt_gang import plan_gang
 from domain.cycle.record import refuse
 from domain.cycle.reserve import Reserving
 from domain.cycle.run import CycleRun, Preempting
+from domain.engine.budgets import Budgets
 from domain.engine.homes import Homes
 from domain.engine.preemption import Planned, Preemptor
 from domain.engine.profiles import Profiles
@@ -46,7 +47,6 @@ from domain.plugins.view import NodeView
 from domain.queue.eviction_pauses import EvictionPauses
 from domain.queue.excluded import Excluded
 from domain.queue.queue import Queue
-from domain.state.budgets import Budgets
 from domain.state.changes import (
     BindUndone,
     Change,

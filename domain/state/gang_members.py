@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 
 from domain.model.config import GROUP_MARK
+from domain.state.members import discard
 from domain.state.pods import PodEntry
 
 
@@ -36,14 +37,9 @@ class GangMembers:
     def forget_pod(self, gang: str, key: str) -> None:
         """Forget a pod of a gang."""
         if gang:
-            members = self._members[gang]
-            del members[key]
-            if not members:
-                del self._members[gang]
-                of = gang.partition(GROUP_MARK)[0]
-                del self._of_object[of][gang]
-                if not self._of_object[of]:
-                    del self._of_object[of]
+            discard(self._members, gang, key)
+            if gang not in self._members:
+                discard(self._of_object, gang.partition(GROUP_MARK)[0], gang)
             self.changed[gang] = None
 
     def of_object(self, name: str) -> list[str]:

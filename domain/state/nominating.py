@@ -133,7 +133,9 @@ def end_of_pod(of: Occupancy, pod: PodSpec, reason: str) -> tuple[NominationEnde
 
 def end_of_gang(of: Occupancy, gang: str) -> tuple[NominationEnded, ...]:
     """End the nominations of own pods of a gang that changed, or lacks a pod: too few would start."""
-    mates = [each.key for each in of.nominations.of_gang(gang) if is_own(of, each)] if gang else ()
+    if not gang:
+        return ()
+    mates = [each.key for each in of.nominations.of_gang(gang) if is_own(of, each)]
     return tuple(clear(of, mates, "gang-changed"))
 
 

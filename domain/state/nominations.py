@@ -12,6 +12,7 @@ import numpy as np
 from domain.model.pods import PodTemplate
 from domain.model.timestamps import NEVER_MS
 from domain.state.devices import kept_free
+from domain.state.members import discard
 from domain.state.sums import Sums
 from domain.state.table import NodeTable
 
@@ -71,7 +72,7 @@ class Nominations:
         self._revision = table.resources.revision
         self._on: dict[str, dict[str, Nomination]] = {}
         self.entries: dict[str, Nomination] = {}
-        self._keys: dict[str, list[str]] = {}  # by the uid of waiting pods
+        self._keys: dict[str, dict[str, None]] = {}  # by the uid of waiting pods
         self._gangs: dict[str, dict[str, Nomination]] = {}
         self.evicted: dict[str, str] = {}
         self.expires_next_ms = 0  # no nomination expires before it
@@ -97,7 +98,7 @@ class Nominations:
         earliest = min(nomination.expires_ms, self.expires_next_ms) if self.entries else nomination.expires_ms
         self.expires_next_ms = earliest
         self.entries[key] = self._on.setdefault(node, {})[key] = nomination
-        self._keys.setdefault(nomination.uid, []).append(key)
+        self._keys.setdefault(nomination.uid, {})[key] = None
         if gang := nomination.template.gang:
             self._gangs.setdefault(gang, {})[key] = nomination
         self.evicted.update((victim.key, key) for victim in evicted)
@@ -107,18 +108,10 @@ class Nominations:
         """End a nomination; return it with those of its victims that have not left, by uid: they stay."""
         nomination = self.entries.pop(key)
         self.version += 1
-        keys = self._keys[nomination.uid]
-        keys.remove(key)
-        if not keys:
-            del self._keys[nomination.uid]
-        here = self._on[nomination.node]
-        del here[key]
-        if not here:
-            del self._on[nomination.node]
+        discard(self._keys, nomination.uid, key)
+        discard(self._on, nomination.node, key)
         if gang := nomination.template.gang:
-            del self._gangs[gang][key]
-            if not self._gangs[gang]:
-                del self._gangs[gang]
+            discard(self._gangs, gang, key)
         self._count(nomination, -1)
         left = [victim for victim in nomination.victims if self.evicted.get(victim.key) == key]
         left.sort(key=_uid)  # in the order of the ledger, in which a restart knows them

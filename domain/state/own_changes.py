@@ -7,6 +7,7 @@ have been faster. Within a batch the facts come first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -39,15 +40,14 @@ def requests_of(pod: PodSpec) -> Mapping[str, int]:
     return {**requests, **amounts(requests, pod.devices)} if pod.devices else requests
 
 
+@dataclass(slots=True, eq=False)
 class _Sum:
     """The changes of a node, and what they add per resource."""
 
-    __slots__ = ("changes", "delta", "is_spec", "was_gone")
-
-    def __init__(self) -> None:
-        self.changes = 0
-        self.delta: dict[str, int] = {}
-        self.is_spec = self.was_gone = False
+    changes: int = 0
+    delta: dict[str, int] = field(default_factory=dict)
+    is_spec: bool = False
+    was_gone: bool = False
 
     def add(self, amounts: Mapping[str, int], sign: int = 1) -> None:
         delta = self.delta

@@ -8,7 +8,6 @@ could ask for it: nothing is kept of it here.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from domain.model.anchors import EVERY, anchors_of_pod, anchors_of_term
@@ -18,13 +17,11 @@ from domain.model.pods import PodSpec
 from domain.model.priorities import PRIORITY_MAX
 from domain.model.selectors import LabelSelector
 from domain.state.gang_members import GangMembers
+from domain.state.members import discard
 from domain.state.pod_classes import Carried, PodClass
 from domain.state.pods import PodEntry
 from domain.state.watching import Watching
 from domain.state.wide_terms import WideTerms
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 
 _SPREAD_KINDS = ("ReplicationController", "ReplicaSet", "StatefulSet")
 """Kinds of controllers whose pods kube-scheduler spreads by default."""
@@ -312,7 +309,7 @@ class PodIndex:
         if not pod_class.pods_count:
             del self._classes[pod_class.key]
             for anchor in _own_anchors(pod_class):
-                _discard(self._anchored, anchor, pod_class)
+                discard(self._anchored, anchor, pod_class)
             for mark in pod_class.marks:
                 if isinstance(mark, TermMark):
                     self._drop_term(pod_class.namespace, mark)
@@ -354,7 +351,7 @@ class PodIndex:
                 self._term_versions[anchor] = self.version
             counts[mark] = counts.get(mark, 0) + change
             if not counts[mark]:
-                _discard(self._terms, anchor, mark)
+                discard(self._terms, anchor, mark)
             if not counts:
                 del self._term_versions[anchor]
 
@@ -399,11 +396,3 @@ def _is_wide(namespace: str, mark: TermMark) -> bool:
 
 def _own_anchors(pod_class: PodClass) -> Iterator[Hashable]:
     return (each for each in pod_class.anchors() if not (isinstance(each, tuple) and each[0] == EVERY))
-
-
-def _discard(index: dict[Hashable, dict[K, V]], anchor: Hashable, member: K) -> None:
-    """Remove a member of an index, and the anchor that has no other."""
-    members = index[anchor]
-    del members[member]
-    if not members:
-        del index[anchor]

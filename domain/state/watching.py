@@ -13,6 +13,7 @@ from domain.model.anchors import EVERY
 from domain.model.limits import label_keys_idle_max
 from domain.model.pods import PodSpec
 from domain.model.selectors import LabelSelector
+from domain.state.members import discard
 from domain.state.pods import PodEntry
 
 ANOTHER = "*"
@@ -109,13 +110,10 @@ class Watching:
         for name, value in pod.labels.items():
             place = pod.namespace, name
             by_value = self._pods.get(place)
-            if by_value is not None and value in by_value:
-                of_value = by_value[value]
-                of_value.pop(key, None)
-                if not of_value:
-                    del by_value[value]
-                    if not by_value:
-                        del self._pods[place]
+            if by_value is not None and key in by_value.get(value, ()):
+                discard(by_value, value, key)
+                if not by_value:
+                    del self._pods[place]
 
     def take_moved(
         self, namespaces: Mapping[str, Collection[str]], pods: Mapping[str, PodEntry]

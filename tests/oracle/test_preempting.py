@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from domain.engine.budgets import Budgets
 from domain.engine.evaluate import compiled_alone
 from domain.engine.preemption import Decided, Nominated, Planned, Preemptor
 from domain.model.events import NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
@@ -17,7 +18,6 @@ from domain.model.selectors import (
 )
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
-from domain.state.budgets import Budgets
 from domain.state.steps import Reclassify
 from tests.depth import some
 from tests.oracle.devices import GPU, wants

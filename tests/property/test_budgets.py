@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from domain.engine.budgets import Budgets
 from domain.model.config import DISRUPTION_BUDGET, DisruptionBudget
 from domain.model.events import ConfigDeleted, ConfigUpserted
-from domain.state.budgets import Budgets
 from domain.state.cluster import ClusterState
 from domain.state.pods import PodEntry
 from domain.state.steps import Assumed, Reclassify

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from domain.engine.budgets import Budgets, allowed_by
 from domain.model.config import DISRUPTION_BUDGET, DisruptionBudget
 from domain.model.events import ConfigUpserted, PodDeleted, PodUpserted
 from domain.model.pods import PodSpec
 from domain.model.selectors import LabelRequirement, LabelSelector
-from domain.state.budgets import Budgets, allowed_by
 from domain.state.cluster import ClusterState
 from domain.state.steps import Reclassify
 from tests.values import pod
