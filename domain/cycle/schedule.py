@@ -114,7 +114,7 @@ class Scheduler:
         self._preemptor = Preemptor(self.state, self._snapshot, self._slots)
         self._budgets: Budgets | None = None  # made when the first pod preempts
         self._preempts = preempts
-        self._promise_ms = preemption_seconds * 1_000
+        self._nomination_ms = preemption_seconds * 1_000
         self._pauses = EvictionPauses()
         self._reservation_ms = reservation_seconds * 1_000
         self._reserving = Reserving(self.state, self._reservation_ms)
@@ -253,9 +253,9 @@ class Scheduler:
 
     def due_ms(self, now_ms: int) -> int:
         """Return the log time after ``now_ms`` at which time alone changes what a cycle does."""
-        promised_ms = self.state.nominations.due_ms(now_ms, dying_seconds_max * 1_000)
+        nomination_ms = self.state.nominations.due_ms(now_ms, dying_seconds_max * 1_000)
         waits_ms = min(self._pauses.ends.next_ms, self._excluded.due_ms)
-        return min(self.queue.due_ms, promised_ms, waits_ms, self._reserving.due_ms(self.queue))
+        return min(self.queue.due_ms, nomination_ms, waits_ms, self._reserving.due_ms(self.queue))
 
     def cycle(self, now_ms: int = 0, passed_ms: int | None = None) -> CycleResult:
         """Try the pods whose turn it is, nearly always all fresh ones; count what was placed.
@@ -319,7 +319,7 @@ class Scheduler:
         for each in over:
             if each.victims or each.template.gang:  # of a gang others may have no node the next time
                 node = each.node if left_for(self.state, each) else ""
-                self._pauses.note_expired(each.key, node, now_ms, self._promise_ms)
+                self._pauses.note_expired(each.key, node, now_ms, self._nomination_ms)
         changes = self.state.apply(Cleared([each.key for each in over], "expired")) if over else ()
         self._follow(changes)
         return [each for each in changes if isinstance(each, NominationEnded)]
@@ -350,7 +350,7 @@ class Scheduler:
             budgets=self._budgets,
             tries=to_try(self.state, changed),
             preempts=preempts,
-            nomination_ms=self._promise_ms,
+            nomination_ms=self._nomination_ms,
             pauses=self._pauses,
             reserved=self._reserving.promise,
         )

@@ -90,10 +90,6 @@ class Config:
         entry.spec = self.priorities.with_priority(before, before.template.priority_class, None)
         return PodResolved(entry.spec, entry.arrival, before)
 
-    def restore(self, thing: ConfigObject) -> None:
-        """Put an object back as the ledger has it. What is gone comes in the order in which it went."""
-        self._put(thing)
-
     def _upsert(self, event: ConfigUpserted) -> tuple[Change, ...]:
         known = self.known.get((event.kind, event.namespace, event.name))
         if known is not None and is_stale(event.resource_version, known.resource_version):
@@ -134,16 +130,17 @@ class Config:
         )
         if thing == self.known.get(thing.key):
             return (Skipped(),)
-        self._put(thing)
+        self.put(thing)
         changes = [ConfigChanged(thing)]
         if len(self._gone) > config_gone_max:
             for kind, namespace, name in sorted(self._gone.make_room(config_gone_max)):
                 forgotten = ConfigObject(kind=kind, namespace=namespace, name=name, content=None)
-                self._put(forgotten)
+                self.put(forgotten)
                 changes.append(ConfigChanged(forgotten))
         return tuple(changes)
 
-    def _put(self, thing: ConfigObject) -> None:
+    def put(self, thing: ConfigObject) -> None:
+        """Know an object as it is now. From the ledger what is gone comes in the order in which it went."""
         before = self.known.pop(thing.key, None)
         change = (thing.content is not None) - (before is not None and before.content is not None)
         self._totals[thing.kind] += change

@@ -113,9 +113,9 @@ BROKEN = {
     "a pod does not count itself": Broken(spread_filter, "_rule", without_itself),
     "namespaces are ignored": Broken(Match, "_selects", lambda *args: True),
     "pods that are being deleted count for spread": Broken(Weigher, "weigh", with_everybody),
-    "counters do not follow events": Broken(PodIndex, "count", untold),
+    "counters do not follow events": Broken(PodIndex, "count_pod", untold),
     "labels tell no pods apart": Broken(PodIndex, "watch", never_told_apart),
-    "selectors tell only later pods apart": Broken(PodIndex, "settle", lambda *args: []),
+    "selectors tell only later pods apart": Broken(PodIndex, "reclassify", lambda *args: []),
     "moved counters wake nobody": Broken(Queue, "wake_counted", never),
     "terms of others are not looked at": Broken(affinity_filter, "terms_of_others", lambda *args: []),
 }
