@@ -299,7 +299,7 @@ class ClusterState:
             late = self.tombstones.why_late(key, pod.uid, pod.resource_version)
             if late:
                 return (Skipped(late),)
-        if entry is not None and (refused := _why_foreign(entry, shard, self.own)):
+        if entry is not None and (refused := _why_foreign(entry, shard, self._occupancy.own)):
             return refused
         holder = self._occupancy.keys.get(pod.uid, key)
         if holder != key:
@@ -372,7 +372,7 @@ class ClusterState:
         refused = why_not_deleted(event, entry.spec)
         if refused == OTHER_UID:
             return (_missed(self.tombstones, key, event.uid, version, refused),)
-        if foreign_pod := _why_foreign(entry, shard, self.own):
+        if foreign_pod := _why_foreign(entry, shard, self._occupancy.own):
             return foreign_pod
         if refused:
             return (Skipped(refused),)
@@ -383,7 +383,7 @@ class ClusterState:
         pod, entry = event.pod.pod, self.pods.get(event.pod.pod.key)
         if entry is None or (entry.spec.uid, entry.node, entry.adopted) != (pod.uid, event.node, False):
             return self.apply(event.pod, shard)
-        if foreign_pod := _why_foreign(entry, shard, self.own):
+        if foreign_pod := _why_foreign(entry, shard, self._occupancy.own):
             return foreign_pod
         if pod.terminating or entry.spec.terminating:  # it never will be bound
             return self._release(entry, "deleted", pod.resource_version)

@@ -93,18 +93,18 @@ class PodIndex:
         if pod.template.gang:
             self.gangs.add_pod(pod.template.gang, key)
         labels = None
-        if self._watching.has_any:
+        if self._watching.watched:
             labels = self._watching.add_pod(key, pod)
         elif pod.signature in self._plain and pod.controller is None:
             return
-        entry.pod_class = self._take(pod, labels)
+        entry.pod_class = self._count_in_class(pod, labels)
 
     def forget_pod(self, entry: PodEntry) -> None:
         """Forget a pod, which counts on no node any more."""
         key, namespace = entry.spec.key, entry.spec.namespace
         if entry.spec.template.gang:
             self.gangs.forget_pod(entry.spec.template.gang, key)
-        if self._watching.has_any:
+        if self._watching.watched:
             self._watching.forget_pod(key, entry.spec)
         if self._pods is not None:
             keys = self._pods[namespace]
@@ -112,7 +112,7 @@ class PodIndex:
             if not keys:
                 del self._pods[namespace]
         if entry.pod_class is not None:
-            self._drop(entry.pod_class)
+            self._uncount_in_class(entry.pod_class)
 
     def update_pod(self, entry: PodEntry, pod: PodSpec) -> bool:
         """Give a pod its new spec and class, and say whether that is another class."""
@@ -120,21 +120,21 @@ class PodIndex:
             self.gangs.forget_pod(entry.spec.template.gang, pod.key)
             self.gangs.add_pod(pod.template.gang, pod.key)
         labels = None
-        if self._watching.has_any:
+        if self._watching.watched:
             self._watching.forget_pod(pod.key, entry.spec)
             labels = self._watching.add_pod(pod.key, pod)
         entry.spec = pod
         self.lowest_priority = min(self.lowest_priority, pod.template.priority)
         if self.renewed is not None and entry.node:
             self.renewed.add(entry.node)
-        before, after = entry.pod_class, self._take(pod, labels)
+        before, after = entry.pod_class, self._count_in_class(pod, labels)
         if entry.node and before is not after:
             if before is not None:
                 self.count_pod(before, entry.node, -1)
             if after is not None:
                 self.count_pod(after, entry.node, 1)
         if before is not None:
-            self._drop(before)
+            self._uncount_in_class(before)
         entry.pod_class = after
         return before is not after
 
@@ -169,7 +169,7 @@ class PodIndex:
         if selector is not None:
             self._watching.mention(namespace, selector, change)
 
-    def name(self, namespace: str, labels: Mapping[str, str] | None) -> None:
+    def label_namespace(self, namespace: str, labels: Mapping[str, str] | None) -> None:
         """Take the labels of a Namespace object; None: there is none any more."""
         if labels is None:
             self.namespaces.pop(namespace, None)
@@ -276,11 +276,11 @@ class PodIndex:
 
     # ---------------------------------------------------------------------------------------- classes
 
-    def _take(self, pod: PodSpec, labels: dict[str, str] | None) -> PodClass | None:
+    def _count_in_class(self, pod: PodSpec, labels: dict[str, str] | None) -> PodClass | None:
         """Count a pod in its class, given what tells it apart."""
         carried, controller = self._asked.get(pod.signature, _UNKNOWN), pod.controller
         if carried is _UNKNOWN:
-            carried = self._ask(pod)
+            carried = self._read_carried(pod)
         if controller is not None and controller.kind not in _SPREAD_KINDS:
             controller = None
         namespace = pod.namespace
@@ -296,13 +296,13 @@ class PodIndex:
             self._next_number += 1
             number = self._next_number
             found = PodClass(number, key, namespace, labels or {}, carried, pod.terminating, controller)
-            self._show(found)
+            self._add_class(found)
         found.pods_count += 1
         if self.changed is not None:
             self._note(found)
         return found
 
-    def _drop(self, pod_class: PodClass) -> None:
+    def _uncount_in_class(self, pod_class: PodClass) -> None:
         pod_class.pods_count -= 1
         if self.changed is not None:
             self._note(pod_class)
@@ -316,7 +316,7 @@ class PodIndex:
             if pod_class.carried is not None:
                 self._mention(pod_class.namespace, pod_class.carried, -1)
 
-    def _show(self, pod_class: PodClass) -> None:
+    def _add_class(self, pod_class: PodClass) -> None:
         self._classes[pod_class.key] = pod_class
         for anchor in _own_anchors(pod_class):
             self._anchored.setdefault(anchor, {})[pod_class] = None
@@ -355,7 +355,7 @@ class PodIndex:
             if not counts:
                 del self._term_versions[anchor]
 
-    def _ask(self, pod: PodSpec) -> Carried | None:
+    def _read_carried(self, pod: PodSpec) -> Carried | None:
         if len(self._asked) >= signatures_cached_max:
             self._asked.clear()
             self._plain.clear()

@@ -35,17 +35,12 @@ class Watching:
     """
 
     def __init__(self) -> None:
-        self._values: dict[str, dict[str, _Mentions]] = {}  # by namespace and key
+        self.watched: dict[str, dict[str, _Mentions]] = {}  # what is mentioned, by namespace and key
         self._users: Counter[tuple[str, str]] = Counter()  # of a key in a namespace
         self._idle: dict[tuple[str, str], None] = {}  # keys without users
         self._new: dict[str, set[str]] = {}  # keys by namespace; the pods that have them are not known yet
         self._moved: dict[tuple[str, str], set[str]] = {}  # values that are mentioned now, or no more
         self._pods: dict[tuple[str, str], dict[str, dict[str, None]]] = {}  # by namespace and key, by value
-
-    @property
-    def has_any(self) -> bool:
-        """Whether any namespace is watched."""
-        return bool(self._values)
 
     @property
     def is_settled(self) -> bool:
@@ -54,7 +49,7 @@ class Watching:
 
     def mention(self, namespace: str, selector: LabelSelector, change: int = 1) -> None:
         """Watch what a selector mentions, in a namespace (``EVERY``: in all), once more or once less."""
-        keys = self._values.setdefault(namespace, {})
+        keys = self.watched.setdefault(namespace, {})
         for key in (_ANY_POD, *(each.key for each in selector.requirements)):
             place = namespace, key
             if key not in keys:
@@ -77,7 +72,7 @@ class Watching:
 
     def labels_of(self, namespace: str, labels: Mapping[str, str]) -> dict[str, str] | None:
         """Return what tells a pod apart, sorted; None where its namespace is not watched at all."""
-        own, every = self._values.get(namespace, _NOTHING), self._values.get(EVERY, _NOTHING)
+        own, every = self.watched.get(namespace, _NOTHING), self.watched.get(EVERY, _NOTHING)
         if not own and not every:
             return None
         found = {}
@@ -153,17 +148,17 @@ class Watching:
     def _forget(self, namespaces: Mapping[str, Collection[str]]) -> Iterator[tuple[str, Collection[str]]]:
         """Stop watching the keys that no selector uses, and yield the pods that had them, by namespace."""
         for namespace, key in self._idle:
-            del self._values[namespace][key]
-            if not self._values[namespace]:
-                del self._values[namespace]
-        everywhere = self._values.get(EVERY, _NOTHING)
+            del self.watched[namespace][key]
+            if not self.watched[namespace]:
+                del self.watched[namespace]
+        everywhere = self.watched.get(EVERY, _NOTHING)
         for place in [each for each in self._pods if each[1] not in everywhere]:
             namespace, key = place
-            if key not in self._values.get(namespace, _NOTHING):
+            if key not in self.watched.get(namespace, _NOTHING):
                 yield namespace, {pod for of_value in self._pods.pop(place).values() for pod in of_value}
         if _ANY_POD not in everywhere:
             for namespace in namespaces:
-                if namespace not in self._values:
+                if namespace not in self.watched:
                     yield namespace, namespaces[namespace]
         self._idle.clear()
 

@@ -154,7 +154,9 @@ def test_counters_follow_whatever_happens(seed: int, steps: int) -> None:
     for step in range(steps):
         if random.random() < 0.1:
             namespace = random.choice(NAMESPACES)
-            state.index.name(namespace, random.choice((None, {}, {"team": random.choice(("blue", "red"))})))
+            state.index.label_namespace(
+                namespace, random.choice((None, {}, {"team": random.choice(("blue", "red"))}))
+            )
         state.apply(next_event(random, step + 1))
         if random.random() < 0.5:
             continue
