@@ -19,12 +19,12 @@ from domain.plugins.weighers import NamespaceLabels, Weigher
 from domain.state.cluster import ClusterState
 from domain.state.pod_classes import PodClass
 
-assert 2 * rules_per_pod_max == kernel.RULES_MAX  # each once more where promised pods count
+assert 2 * rules_per_pod_max == kernel.RULES_MAX  # each once more where pods with nominated nodes count
 assert values_per_pod_max == kernel.VALUES_MAX
 
 _TOO_MANY = Reason("too-many-rules", unresolvable=True)
 PROMISED = ", counting pods to which a node is promised"
-"""Ends the text of a rule that counts promised pods, too."""
+"""Ends the text of a rule that counts pods with nominated nodes, too."""
 
 _NO_KEY = "berth.io/none"
 _TOO_WIDE = Reason("too-many-wide-terms", unresolvable=True)
@@ -65,14 +65,14 @@ class Counted(NamedTuple):
     is_cut: bool = False  # what is left of too much, as far as nodes have the topology keys now
 
     @property
-    def counts_promised(self) -> bool:
-        """Whether a rule counts pods to which a node is promised."""
-        return any(rule.counter.promised for _, rule in self.rules)
+    def counts_nominated(self) -> bool:
+        """Whether a rule counts pods with nominated nodes."""
+        return any(rule.counter.nominated for _, rule in self.rules)
 
     @property
     def placed(self) -> list[Rule]:
         """The rules over placed pods alone, in order."""
-        return [rule for _, rule in self.rules if not rule.counter.promised]
+        return [rule for _, rule in self.rules if not rule.counter.nominated]
 
     def specs(self) -> Iterator[CounterSpec]:
         """Yield the counter of each rule, then of each value."""
@@ -89,8 +89,8 @@ def counted_of(plan: ProfilePlan, pod: Incoming, is_known: Callable[[str], bool]
 
     Where that is more than the kernel takes, nothing is left out that could matter to a hard demand: rules
     that refuse nothing, as no node has their topology key (``is_known`` says which keys nodes have), and
-    values that only other pods ask for. Who still asks for too much is refused everywhere: to leave more out
-    would place it where it must not be.
+    values that only other pods ask for. A pod that still asks for too much is refused everywhere: to leave
+    more out would place it where it must not be.
     """
     if not all(pod.pods.admits(pod.namespace, mark) for mark in terms_of(pod.template)):
         return _nowhere(_TOO_WIDE)
@@ -109,11 +109,11 @@ def counted_of(plan: ProfilePlan, pod: Incoming, is_known: Callable[[str], bool]
     return found
 
 
-def with_promised(counted: Counted, weighs: Callable[[Weigher], bool]) -> Counted:
-    """Add to the rules of a group the same rules as if pods were where a node is promised to them.
+def with_nominated(counted: Counted, weighs: Callable[[Weigher], bool]) -> Counted:
+    """Add to the rules of a group the same rules as if pods were on their nominated nodes.
 
     ``weighs`` says whether any of those pods counts for a weigher; rules that count none are not doubled. A
-    node has to pass both: what is promised may be refused, but not relied upon. Of a need only the exception
+    node has to pass both: a nomination may end, and is not relied upon. Of a need only the exception
     for the first of its kind can differ, and it looks at all needs of a pod.
     Source: kube-scheduler, RunFilterPluginsWithNominatedPods.
     """
@@ -123,7 +123,7 @@ def with_promised(counted: Counted, weighs: Callable[[Weigher], bool]) -> Counte
     needs = [rule.kind == kernel.NEEDED and rule.bootstraps for _, rule in counted.rules]
     is_needed = any(map(and_, doubled, needs))
     more = [
-        (position, _promised(rule))
+        (position, _for_nominated(rule))
         for (position, rule), is_doubled, needs_any in zip(counted.rules, doubled, needs, strict=True)
         if (is_needed if needs_any else is_doubled and rule.kind != kernel.NEEDED)
     ]
@@ -131,14 +131,14 @@ def with_promised(counted: Counted, weighs: Callable[[Weigher], bool]) -> Counte
     return counted._replace(rules=rules) if more else counted
 
 
-def _promised(rule: Rule) -> Rule:
-    counter = msgspec.structs.replace(rule.counter, promised=True)
+def _for_nominated(rule: Rule) -> Rule:
+    counter = msgspec.structs.replace(rule.counter, nominated=True)
     kind = kernel.NEEDED_PROMISED if rule.kind == kernel.NEEDED else rule.kind
     return rule._replace(kind=kind, counter=counter, text=f"{rule.text}{PROMISED}")
 
 
 def _nowhere(reason: Reason) -> Counted:
-    """Return a rule that refuses every node. It counts nothing; who has it is tried again as rules change."""
+    """Return a rule that refuses every node. It counts nothing; its pods are tried again as rules change."""
     rule = Rule(kernel.AT_MOST, CounterSpec(_NO_KEY, Weigher()), -1, reason, missing=reason)
     return Counted([(0, rule)], [], True)
 

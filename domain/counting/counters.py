@@ -23,7 +23,7 @@ from domain.counting.counter import Counter
 from domain.counting.domains import Domains, Moved
 from domain.counting.effects import Effects
 from domain.counting.node_moves import NodeMoves
-from domain.counting.promised_counts import PromisedCounts
+from domain.counting.nominated_counts import NominatedCounts
 from domain.kernels import arrays as kernel
 from domain.model.limits import counter_cells_max
 from domain.plugins.counting import CounterSpec
@@ -42,7 +42,7 @@ class CounterTable:
     Attributes
     ----------
     arrays : kernel.Counters
-        What the kernel reads and writes. It is another table after ``take``, ``hold`` and ``sync``.
+        What the kernel reads and writes. It is another table after ``take``, ``load`` and ``sync``.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class CounterTable:
         self._by_number: dict[int, Counter] = {}
         self._free: list[int] = []
         self.effects = Effects(state.index)
-        self.promised = PromisedCounts(state, self)
+        self.nominated = NominatedCounts(state, self)
         self._domains = Domains(state.table, width)
         self._cells = Cells()
         self._cells_beside = 0  # of all counters: what they take beside large domains
@@ -81,7 +81,7 @@ class CounterTable:
     # ------------------------------------------------------------------------------------------- using
 
     def take(self, spec: CounterSpec) -> int:
-        """Return the number of a counter that is used once more. Give it back by ``drop``.
+        """Return the number of a counter that is used once more. Give it back by ``release``.
 
         Call it between ``sync`` and the end of the cycle. Cost: O(classes and nodes counted) at its first
         use.
@@ -93,16 +93,16 @@ class CounterTable:
         counter.users_count += 1
         return counter.number
 
-    def drop(self, number: int) -> None:
+    def release(self, number: int) -> None:
         """Give a counter back."""
         self._by_number[number].users_count -= 1
 
     def start_call(self) -> None:
         """Let the cells go that the last call of the kernel needed: others may have them now."""
         self._call += 1
-        self.promised.follow()
+        self.nominated.follow()
 
-    def hold(self, numbers: Iterable[int], *, must: bool) -> bool:
+    def load(self, numbers: Iterable[int], *, must: bool) -> bool:
         """Give counters cells until the next call; return False where there is no room for all of this call.
 
         With ``must`` there is. Call it between ``sync`` and the end of the cycle.
@@ -137,7 +137,7 @@ class CounterTable:
         return self._domains.is_by_row(int(self.arrays.topology[number]))
 
     def having(self, numbers: Iterable[int]) -> list[Counter]:
-        """Return counters by number, for whoever waits until one of them changes."""
+        """Return counters by number, for a group that waits until one of them changes."""
         return [self._by_number[number] for number in numbers]
 
     def version_of(self, counters: Iterable[Counter]) -> int:
@@ -152,7 +152,7 @@ class CounterTable:
     @property
     def moves(self) -> int:
         """A number that grows whenever a counter may change."""
-        return self._index.moves + self._nodes_moved + self.promised.moves
+        return self._index.moves + self._nodes_moved + self.nominated.moves
 
     # ----------------------------------------------------------------------------------------- following
 
@@ -161,7 +161,7 @@ class CounterTable:
         """Whether ``sync`` may move a counter."""
         if not self._by_spec:
             return False
-        return bool(self._index.journal) or self._domains.is_behind or self.promised.is_behind
+        return bool(self._index.journal) or self._domains.is_behind or self.nominated.is_behind
 
     def sync(self, width: int) -> None:
         """Follow what happened since the last time. ``width`` is how many rows the arrays must have."""
@@ -170,16 +170,16 @@ class CounterTable:
             self._index.journal = None
             self.effects.forget_gone()
             return
-        self.promised.take_out()
+        self.nominated.uncount_all()
         self._follow_journal()
         is_wider = self._domains.widen(width)
         if is_wider:
             self._renew_arrays()
         if is_wider or self._domains.is_behind:
             self._follow_nodes(is_wider)
-        self.promised.put_in()
+        self.nominated.count_all()
         self.effects.forget_gone()  # what they counted is taken out by now
-        self._end(counter for counter in self.having(self.promised.idle()) if not counter.users_count)
+        self._end(counter for counter in self.having(self.nominated.idle()) if not counter.users_count)
 
     def _follow_journal(self) -> None:
         journal = self._index.journal
@@ -209,7 +209,7 @@ class CounterTable:
         return ((rows[node], count) for node, count in pod_class.by_node.items() if node in rows)
 
     def _follow_nodes(self, is_wider: bool) -> None:
-        """Count anew the pods on rows whose node, domain or eligibility is another."""
+        """Count anew the pods on rows with another node, domain or eligibility."""
         moved = self._domains.update()
         if moved is None and not is_wider:
             return
@@ -267,14 +267,14 @@ class CounterTable:
         self._by_spec[spec], self._by_number[number] = counter, counter
         self._cells_beside += counter.cells
         arrays = self.arrays
-        arrays.topology[number] = self._domains.take_topology(spec)
-        arrays.mask[number] = -1 if spec.eligible is None else self._domains.take_mask(spec.eligible)
+        arrays.topology[number] = self._domains.use_topology(spec)
+        arrays.mask[number] = -1 if spec.eligible is None else self._domains.use_mask(spec.eligible)
         arrays.length[number] = arrays.first[number] = 0
         arrays.version[number] += 1
         counter.called = self._call
         self._renew_arrays()
-        if spec.promised:
-            self.promised.begin(number)
+        if spec.nominated:
+            self.nominated.add_counter(number)
         self._load(number)
         return counter
 
@@ -284,10 +284,10 @@ class CounterTable:
         is_paged = length >= self._paged_from
         if is_paged:
             self._make_room(length)
-        first = self._cells.take(length)
+        first = self._cells.take_span(length)
         if first is None:
             self._lay_out(length)
-            first = self._cells.take(length)
+            first = self._cells.take_span(length)
             assert first is not None
         self.arrays.first[number], self.arrays.length[number] = first, length
         if is_paged:
@@ -299,7 +299,7 @@ class CounterTable:
         changes: list[tuple[int, int, int]] = []
         for pod_class, weight in self.effects.counted_by(number):
             changes += [(number, row, weight * count) for row, count in self._rows_of(pod_class)]
-        changes += self.promised.counted_in(number)
+        changes += self.nominated.counted_in(number)
         self.arrays.total[number] = 0
         self.add(changes)
 
@@ -318,7 +318,7 @@ class CounterTable:
     # ------------------------------------------------------------------------------------------- memory
 
     def drop_unused(self) -> None:
-        """Drop every counter that nobody uses. Cost: O(counters)."""
+        """Drop every counter that no program uses. Cost: O(counters)."""
         self._end(counter for counter in self._by_spec.values() if not counter.users_count)
 
     def _end(self, counters: Iterable[Counter]) -> None:
@@ -330,20 +330,20 @@ class CounterTable:
     def _take_out(self, counter: Counter) -> None:
         number, spec = counter.number, counter.spec
         self._unload(number)
-        self._domains.drop_topology(int(self.arrays.topology[number]))
-        self._domains.drop_mask(int(self.arrays.mask[number]))
+        self._domains.release_topology(int(self.arrays.topology[number]))
+        self._domains.release_mask(int(self.arrays.mask[number]))
         del self._by_spec[spec], self._by_number[number]
         self._cells_beside -= counter.cells
         counter.ended = int(self.arrays.version[number]) - self.moves
         self._free.append(number)
-        self.promised.end(number)
+        self.nominated.remove_counter(number)
 
     def _unload(self, number: int) -> None:
         """Take a counter's cells. What is added to it then counts in its total and its version only."""
         first, length = int(self.arrays.first[number]), int(self.arrays.length[number])
         if not length:
             return
-        self._cells.give(first, length)
+        self._cells.free_span(first, length)
         self.arrays.first[number] = self.arrays.length[number] = 0
         if self._pages.pop(number, None) is None:
             self._cells_beside -= length
@@ -351,7 +351,7 @@ class CounterTable:
             self._pages_cells -= length
 
     def _unload_outgrown(self) -> None:
-        """Take the cells of counters whose topologies have more domains now."""
+        """Take the cells of counters with topologies that have more domains now."""
         for number in self._by_number:
             if self.arrays.length[number] not in (0, self._capacity(number)):
                 self._unload(number)
@@ -382,8 +382,8 @@ class CounterTable:
         self._reserve()
 
     def _reserve(self) -> None:
-        """Keep as many cells that belong to nobody as any counter has domains."""
-        if self._domains.capacity_max > self._cells.nobodys:
+        """Keep as many cells that belong to no counter as any counter has domains."""
+        if self._domains.capacity_max > self._cells.unowned:
             self._lay_out(0)
 
     def _lay_out(self, more: int) -> None:
@@ -391,6 +391,6 @@ class CounterTable:
         arrays = self.arrays
         numbers = [number for number in self._by_number if arrays.length[number]]
         spans = [(int(arrays.first[number]), int(arrays.length[number])) for number in numbers]
-        nobodys = self._domains.capacity_max
-        arrays.first[numbers] = self._cells.lay_out(spans, nobodys=nobodys, more=more)
+        unowned = self._domains.capacity_max
+        arrays.first[numbers] = self._cells.lay_out(spans, unowned=unowned, more=more)
         self.arrays = arrays.replace(sums=self._cells.sums, has_nodes=self._cells.has_nodes)

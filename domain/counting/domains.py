@@ -47,7 +47,7 @@ class _Mask:
 
 
 class Moved(NamedTuple):
-    """Rows whose node, domain or eligibility is another: what each was before, and the names there now.
+    """Rows with another node, domain or eligibility: what each was before, and the names there now.
 
     ``rows`` int64[K], ``domain`` int32[T, K], ``eligible`` uint8[M, K]; ``having`` as of ``having_rows``, by
     topology and mask. Here and now, a number of a domain means the same value.
@@ -100,7 +100,7 @@ class Domains:
         topologies_count = len(self._topologies) - len(self._free_topologies)
         return self._width * (4 * topologies_count + len(self._masks) - len(self._free_masks))
 
-    def take_topology(self, spec: CounterSpec) -> int:
+    def use_topology(self, spec: CounterSpec) -> int:
         """Return the number of a counter's key, which is used once more."""
         key, missing_is_empty = spec.topology_key, spec.missing_is_empty
         by_row = spec.by_row or not key
@@ -120,7 +120,7 @@ class Domains:
         self._topologies[number].users_count += 1
         return number
 
-    def take_mask(self, eligible: Eligible) -> int:
+    def use_mask(self, eligible: Eligible) -> int:
         """Return the number of a set of eligible rows, which is used once more."""
         number = self._numbers_of.get(eligible)
         if number is None:
@@ -135,7 +135,7 @@ class Domains:
         self._masks[number].users_count += 1
         return number
 
-    def drop_topology(self, number: int) -> None:
+    def release_topology(self, number: int) -> None:
         """Give a key back."""
         topology = self._topologies[number]
         topology.users_count -= 1
@@ -143,7 +143,7 @@ class Domains:
             del self._numbers_of[topology.key, topology.by_row, topology.missing_is_empty]
             self._free_topologies.append(number)
 
-    def drop_mask(self, number: int) -> None:
+    def release_mask(self, number: int) -> None:
         """Give a set of eligible rows back; -1 is none."""
         if number < 0:
             return

@@ -2,8 +2,8 @@
 
 The version of a node guards what is on the node. A rule over a zone reads what is on many nodes, so two
 workers could each place a pod that is right by itself and wrong beside the other one. So each set of pods
-that such rules count has a version of its own in the ledger. Who places a pod that reads it, or that counts
-in it, names the version that it saw and raises it. A set that nobody used before is announced first.
+that such rules count has a version of its own in the ledger. A worker that places a pod that reads it, or
+that counts in it, names the version that it saw and raises it. A set that is new is announced first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Matcher(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def key(self) -> str:
-        """The same text for the same matcher, whoever made it."""
+        """The same text for the same matcher, whichever worker made it."""
         return msgspec.json.encode(self).decode()
 
     @property
@@ -99,7 +99,7 @@ class KnownMatchers:
             self.versions[key] = self.versions.get(key, 0) + 1
 
     def idle(self, before_ms: int) -> Iterator[str]:
-        """Yield the matchers that nobody has used since then, the longest ago first."""
+        """Yield the matchers that no worker has used since then, the longest ago first."""
         return takewhile(lambda key: self._used_ms[key] < before_ms, self._used_ms)
 
     def _drop(self, key: str) -> None:

@@ -1,8 +1,8 @@
 """What moved rows mean to counters: what they count is known by nodes and by values of labels, not by rows.
 
-Who waits for a counter wakes when that counts otherwise. A node that only gets another row, as the last one
-does where a node is gone, changes nothing: which node has the last row depends on what came and went before,
-and is another one after a restart.
+A group that waits for a counter wakes when that counts otherwise. A node that only gets another row, as the
+last one does where a node is gone, changes nothing: which node has the last row depends on what came and went
+before, and is another one after a restart.
 """
 
 from __future__ import annotations

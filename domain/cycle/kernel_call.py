@@ -43,7 +43,7 @@ def compile_groups(
     for key, group in candidates[start:]:
         if group.parked:
             refuse(run, group, [key] if run.queue.is_fresh(key) else [])
-            run.queue.tried([key])
+            run.queue.note_tried([key])
             end += 1
             continue
         if len(tried) == run.snapshot.changes_max:
@@ -187,9 +187,9 @@ def undo(
         program = programs[key]
         count = groups.add_count[program.slot]
         columns, values = groups.add_column[program.slot, :count], groups.add_value[program.slot, :count]
-        run.snapshot.take_back(np.array(on), columns, values)
+        run.snapshot.uncount_pods(np.array(on), columns, values)
         ask = Ask(int(groups.ask_number[program.slot]), int(groups.ask_milli[program.slot]))
-        run.snapshot.give_back(on, devices[key], ask)
+        run.snapshot.free_devices(on, devices[key], ask)
         effects = counters.effects.of(program.pod_class) if program.pod_class is not None else {}
         counters.add([(number, row, -weight) for row in on for number, weight in effects.items()])
     counters.arrays.version[:] = versions

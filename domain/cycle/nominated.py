@@ -33,7 +33,7 @@ def count_nominations(run: CycleRun, of: Preempting, nominations: Sequence[Nomin
     """Count in the snapshot what nominations ask for (1), or take it out (-1)."""
     run.make_room_for_changes(len(nominations))
     hold(run.state, run.snapshot, nominations, sign)
-    run.slots.counters.promised.hold(nominations, sign)
+    run.slots.counters.nominated.count(nominations, sign)
     for each in nominations:
         if sign < 0:
             of.uncounted[each.key] = each
@@ -60,7 +60,7 @@ def let_go(run: CycleRun, of: Preempting, ended: Sequence[Change]) -> None:
     for change in ended:
         assert isinstance(change, NominationEnded)
         if of.uncounted.pop(change.pod.key, None) is None:
-            counted.append(change.promise)
+            counted.append(change.nomination)
     count_nominations(run, of, counted, -1)
     for each in counted:
         del of.uncounted[each.key]
@@ -128,7 +128,7 @@ def _counts_nominated(
 ) -> bool:
     """Return whether nominated pods count for a pod. It is tried alone: others are tried without theirs."""
     program = programs.get(group_of(state, nomination))
-    return program is not None and program.counted.counts_promised
+    return program is not None and program.counted.counts_nominated
 
 
 def _try_together(
@@ -304,5 +304,5 @@ def _end_or_wait(
         count_nominations(run, of, mates, 1)
     else:
         for key in keys:  # others were faster, perhaps again and again
-            of.unheeded.note(key, "", run.at_ms, of.nomination_ms)
+            of.pauses.note_expired(key, "", run.at_ms, of.nomination_ms)
         let_go(run, of, state.apply(Cleared(keys, "no-room")))

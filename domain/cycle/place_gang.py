@@ -124,5 +124,5 @@ def _refuse_gang(
         if run.queue.is_fresh(key):
             entry = run.state.pods[key]
             result.verdicts.append(Failure(entry.spec, entry.arrival, attempts[group.key]))
-    run.queue.tried(key for key, _ in members)
+    run.queue.note_tried(key for key, _ in members)
     _let_rest(run, gang, is_last=preempted is not Preempted.PUT_OFF, is_short=True)

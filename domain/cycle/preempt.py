@@ -50,8 +50,8 @@ def willing_groups(
 ) -> set[GroupKey]:
     """Return the groups of a call of which pods may have others evicted now, each for itself."""
     willing: Set[GroupKey] = programs.keys()
-    if of.unheeded:
-        willing = {group.key for key, group in tried if of.unheeded.may(key)}
+    if of.pauses:
+        willing = {group.key for key, group in tried if of.pauses.may_evict(key)}
         for _, group in tried:
             group.is_patient = group.key not in willing
     lowest = run.state.index.lowest_priority
@@ -137,15 +137,15 @@ def _preempt(run: CycleRun, of: Preempting, pods: Sequence[Tried], program: Prog
     The others are refused: their group is parked. So is a pod that has to wait, as no victim left for it
     before; the nodes where none left are weighed last.
     """
-    group, unheeded = pods[0][1], of.unheeded
+    group, pauses = pods[0][1], of.pauses
     group.reads_pods = bool(program.counted.rules) or program.counted.is_cut
-    willing = [(at, key) for at, (key, _) in enumerate(pods) if unheeded.may(key)]
+    willing = [(at, key) for at, (key, _) in enumerate(pods) if pauses.may_evict(key)]
     waiting = _waiting_for_leaving(run, of, [key for _, key in willing], program)
     willing = [each for each in willing if each[1] not in waiting]
     group.is_patient = not willing
     if not willing:
         return 0  # they are refused like those behind a pod that nothing helps
-    shunned = {unheeded.node_of(key) for _, key in willing} - {""} if unheeded else set[str]()
+    shunned = {pauses.node_of(key) for _, key in willing} - {""} if pauses else set[str]()
     done = 0
     for without in (shunned, set[str]()) if shunned else (shunned,):
         left = willing[done:]
@@ -176,7 +176,7 @@ def _waiting_for_leaving(run: CycleRun, of: Preempting, keys: Sequence[str], pro
     _, hopeless, _, _ = look_at_rows(program.plan, Alone(run.snapshot, run.slots, program))
     found = {key: node for key, node in found.items() if not hopeless[state.table.rows[node]]}
     for key, node in found.items():
-        of.unheeded.note_leaving(key, node)
+        of.pauses.note_leaving(key, node)
     return set(found)
 
 
@@ -186,7 +186,7 @@ def _planned(
     """Plan for equal pods, as far as they may have what is planned."""
     decided, outbid = decided_for(run, of, program.template.priority)
     planned = of.preemptor.plan(program, count, decided, without).planned
-    foreign = {victim for victim, by in outbid.items() if not run.state.is_own_promise(by)}
+    foreign = {victim for victim, by in outbid.items() if not run.state.is_own_nomination(by)}
     return list(itertools.takewhile(lambda plan: foreign.isdisjoint(plan.victims), planned))
 
 
@@ -228,8 +228,8 @@ def nominate(
     expires_ms = run.at_ms + (lasts_ms or of.nomination_ms)
     let_go(run, of, state.apply(Nominated(key, plan.node, plan.victims, run.at_ms, expires_ms, below)))
     run.make_room_for_changes(1)
-    run.snapshot.hold(plan.row, *nominations.amounts(nominations.entries[key]), 1)
-    run.slots.counters.promised.hold([nominations.entries[key]], 1)
+    run.snapshot.count_nomination(plan.row, *nominations.amounts(nominations.entries[key]), 1)
+    run.slots.counters.nominated.count([nominations.entries[key]], 1)
     run.snapshot.caught_up()
     run.result.attempts[attempt].pods_count += 1
     run.result.verdicts.append(
@@ -245,5 +245,5 @@ def nominate(
             of.budgets.names_of(state.pods[victim] for victim in plan.victims),
         )
     )
-    run.queue.tried([key])
-    run.queue.take_out((key,))
+    run.queue.note_tried([key])
+    run.queue.remove_pods((key,))

@@ -20,13 +20,13 @@ from domain.cycle.gang_trial import CHANGES, Trial, domains_to_try, explain_undo
 from domain.cycle.nominated import count_again, uncount_below
 from domain.cycle.preempt import decided_for, may_preempt, nominate
 from domain.cycle.run import CycleRun, Preempting
+from domain.engine.budgets import Budgets
 from domain.engine.preemption import NO_VICTIMS, Decided, Planned, has_leaving
 from domain.engine.preemption import Nominated as Counted
 from domain.engine.program import Program
 from domain.queue.gangs import lacking
 from domain.queue.groups import Gang, GroupKey, Tried
 from domain.queue.turns import plan_work, trial_work
-from domain.state.budgets import Budgets
 from domain.state.pods import PodEntry
 
 
@@ -126,7 +126,7 @@ def _plan_gang(run: CycleRun, of: Preempting, gang: Gang, members: Sequence[Trie
             run.queue.put_off(group.key)
         return Preempted.PUT_OFF
     run.work_left += sum(plan_work(group.template, run.state) for group in paid)
-    shunned = {of.unheeded.node_of(key) for key, _ in members} - {""} if of.unheeded else set[str]()
+    shunned = {of.pauses.node_of(key) for key, _ in members} - {""} if of.pauses else set[str]()
     return plan_below(run, of, lowest, gang, members, shunned) or Preempted.HELPLESS
 
 
@@ -143,7 +143,7 @@ def plan_below(
     freed = of.preemptor.freed(below, decided)
     if lacking(gang, run.state, run.snapshot, freed):
         return None
-    foreign = {victim for victim, by in outbid.items() if not run.state.is_own_promise(by)}
+    foreign = {victim for victim, by in outbid.items() if not run.state.is_own_nomination(by)}
     domains, _ = domains_to_try(run, gang, members, freed)
     work = trial_work(gang, run.state)
     for without in (shunned, ()) if shunned else (shunned,):
@@ -165,12 +165,12 @@ def _are_willing(run: CycleRun, of: Preempting, gang: Gang, members: Sequence[Tr
     lowest, pods = run.state.index.lowest_priority, run.state.pods
     if not all(may_preempt(group.template, lowest) for group in gang.ready):
         return False
-    if of.unheeded and not all(of.unheeded.may(key) for key, _ in members):
+    if of.pauses and not all(of.pauses.may_evict(key) for key, _ in members):
         return False
     specs = (pods[key].spec for key, _ in members)
     leaving = [pod for pod in specs if pod.nominated_node and has_leaving(pod, run.state.nodes)]
     for pod in leaving:
-        of.unheeded.note_leaving(pod.key, pod.nominated_node)
+        of.pauses.note_leaving(pod.key, pod.nominated_node)
     return not leaving
 
 
@@ -223,7 +223,7 @@ def _plan_missing(
 
 def _count_plan(run: CycleRun, kind: GroupKey, program: Program, plan: Planned, sign: int) -> None:
     amounts = run.state.nominations.amounts_of(kind[0], program.template)
-    run.snapshot.hold(plan.row, *amounts, sign)
+    run.snapshot.count_nomination(plan.row, *amounts, sign)
 
 
 def nominate_gang(

@@ -67,10 +67,10 @@ def take_over(
             verdicts.append(Failure(pod, entry.arrival, attempt))
     found = placed.row >= 0
     _count(result.attempts, numbers, found)
-    queue.tried(tried[i][0] for i in (~found).nonzero()[0].tolist())  # the others leave it
+    queue.note_tried(tried[i][0] for i in (~found).nonzero()[0].tolist())  # the others leave it
     note_ended(run, state.apply(Assumed(keys, placed.row[found], specs)))
     run.snapshot.caught_up()
-    queue.take_out(keys)
+    queue.remove_pods(keys)
     if not is_home:
         _park(run, programs, placed, attempts, is_undone=is_undone)
     queue.wake_counted(run.slots.counters)

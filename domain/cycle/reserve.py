@@ -53,7 +53,7 @@ class Reserving:
     def promise(self) -> Nomination | None:
         """The nomination of the pod that has the reservation, if one has; of a gang that of any member."""
         known = self._state.nominations.entries.get(self._key)
-        if known is None or not self._state.is_own_promise(known):
+        if known is None or not self._state.is_own_nomination(known):
             self._key = ""
             return None
         return known
@@ -105,7 +105,7 @@ class Reserving:
     def _may_have_it(self, waiting: WaitingGroup | Gang) -> bool:
         if isinstance(waiting, WaitingGroup):
             return waiting.template.profile == DEFAULT_PROFILE
-        waiting.renew(self._state)  # pods of it may have got a node in this cycle
+        waiting.update_status(self._state)  # pods of it may have got a node in this cycle
         profiles = {group.template.profile for group in waiting.ready}
         return waiting.lacks_nodes and profiles == {DEFAULT_PROFILE}
 
@@ -227,10 +227,10 @@ def _as_waiting(state: ClusterState, of: Preempting, mates: Sequence[Nomination]
             groups[key] = WaitingGroup(key[0], each.template, plan, entry.pod_class, key[1])
         lines, namespace = groups[key].lines, entry.spec.namespace
         line = lines.setdefault(namespace, Line(namespace, groups[key]))
-        line.put(each.key, entry.arrival, fresh=False)
+        line.add_pod(each.key, entry.arrival, fresh=False)
     gang = Gang(mates[0].template.gang, groups[group_of(state, mates[0])])
     gang.groups = groups
-    gang.renew(state)
+    gang.update_status(state)
     return gang
 
 

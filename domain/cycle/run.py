@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from domain.engine.budgets import Budgets
 from domain.engine.preemption import Preemptor
 from domain.engine.slots import GroupSlots
 from domain.engine.verdicts import CycleResult
 from domain.model.limits import cycle_pods_max, cycle_work_max
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
+from domain.queue.eviction_pauses import EvictionPauses
 from domain.queue.groups import GroupKey
 from domain.queue.queue import Queue
-from domain.queue.unheeded import Unheeded
-from domain.state.budgets import Budgets
 from domain.state.cluster import ClusterState
 from domain.state.nominations import Nomination
 from domain.state.snapshot import Snapshot
@@ -48,7 +48,7 @@ class Preempting:
     tries: list[Nomination]
     preempts: bool
     nomination_ms: int
-    unheeded: Unheeded
+    pauses: EvictionPauses
     reserved: Nomination | None = None
     uncounted: dict[str, Nomination] = field(default_factory=dict)
     paid: set[GroupKey] = field(default_factory=set)
@@ -89,7 +89,7 @@ class CycleRun:
         self.work_left = cycle_work_max
         self.programs_max = cycle_pods_max
         if preempting is not None:
-            slots.counters.promised.out = preempting.uncounted
+            slots.counters.nominated.out = preempting.uncounted
 
     def make_room_for_changes(self, count: int) -> None:
         """Have the snapshot's change log take so many further changes."""

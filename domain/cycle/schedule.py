@@ -9,7 +9,7 @@ attempt per group that explains both.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 from operator import attrgetter
 
@@ -21,6 +21,7 @@ from domain.cycle.preempt_gang import plan_gang
 from domain.cycle.record import refuse
 from domain.cycle.reserve import Reserving
 from domain.cycle.run import CycleRun, Preempting
+from domain.engine.budgets import Budgets
 from domain.engine.homes import Homes
 from domain.engine.preemption import Planned, Preemptor
 from domain.engine.profiles import Profiles
@@ -43,26 +44,25 @@ from domain.model.pods import PodSpec, PodTemplate, is_master
 from domain.model.priorities import PRIORITY_MAX
 from domain.model.profiles import Profile
 from domain.plugins.view import NodeView
+from domain.queue.eviction_pauses import EvictionPauses
 from domain.queue.excluded import Excluded
 from domain.queue.queue import Queue
-from domain.queue.unheeded import Unheeded
-from domain.state.budgets import Budgets
 from domain.state.changes import (
     BindUndone,
     Change,
+    ClaimRefused,
     NominationEnded,
     PodAdopted,
+    PodGiven,
     PodRegrouped,
     PodReleased,
     PodResolved,
     PodWaits,
-    Untold,
 )
 from domain.state.cluster import ClusterState
-from domain.state.followed import FollowedEvent, PodsFollowed
 from domain.state.nominations import Nomination
 from domain.state.snapshot import Snapshot
-from domain.state.steps import Cleared, Forgotten, Given, Owned, Repromised, Settle, Unnominated
+from domain.state.steps import Cleared, PodsFollowed, Reclassify, Step
 
 assert candidates_explained_max == kernel.TOP
 assert reasons_per_cycle_max == kernel.REASONS
@@ -84,7 +84,7 @@ class Scheduler:
     preempts : bool
         Whether pods may let others of lower priority go (``may_preempt``).
     preemption_seconds : int
-        How long a node is promised to a pod, in log time.
+        How long a node is nominated for a pod, in log time.
     reservation_seconds : int
         As ``wait_ms`` of ``Reserving``.
     """
@@ -114,18 +114,19 @@ class Scheduler:
         self._preemptor = Preemptor(self.state, self._snapshot, self._slots)
         self._budgets: Budgets | None = None  # made when the first pod preempts
         self._preempts = preempts
-        self._promise_ms = preemption_seconds * 1_000
-        self._unheeded = Unheeded()
+        self._nomination_ms = preemption_seconds * 1_000
+        self._pauses = EvictionPauses()
         self._reservation_ms = reservation_seconds * 1_000
         self._reserving = Reserving(self.state, self._reservation_ms)
         self._columns_revision = 0
         self._grown: set[str] = set()  # clusters that may now have more masters on one node
         self.work = 0  # of the last cycle, as it was estimated (``turns.py``)
 
-    def fold(self, event: Event | ProfileEvent | FollowedEvent, shard: int = 0) -> tuple[Change, ...]:
-        """Apply one event, of a record of ``shard`` or of another worker, and keep the queue in step.
+    def fold(self, event: Event | ProfileEvent | Step, shard: int = 0) -> tuple[Change, ...]:
+        """Apply one event, of a record of ``shard``, or one step, and keep the queue in step.
 
-        A profile event holds for the cycles that follow. Try the pods folded before it first.
+        A profile event holds for the cycles that follow. Try the pods folded before it first. The nodes of
+        own shards (``Owned``) are home, and tried first from the next cycle on.
         """
         if isinstance(event, PodUpserted):  # as nearly all are: to ask for the others first costs more
             self._grow(event.pod.template)
@@ -145,9 +146,9 @@ class Scheduler:
         for change in changes:
             match change:
                 case PodWaits():
-                    if change.previous is not None:  # else the pod was not known
-                        self._unheeded.drop(change.pod.key)
-                        self.queue.drop(change.pod.key)
+                    if change.previous is not None:  # else the pod is new
+                        self._pauses.forget_pod(change.pod.key)
+                        self.queue.remove_if_waiting(change.pod.key)
                     self.queue.add(change.pod, change.arrival, fresh=True)
                 case BindUndone():
                     self._excluded.note(change.pod, change.node)
@@ -157,11 +158,13 @@ class Scheduler:
                     self.queue.report_held(change.pod)
                 case PodRegrouped(placed=False) if change.pod.key not in self.state.nominations.entries:
                     self.queue.regroup(change.pod, change.arrival)
-                case PodAdopted(waited=PodSpec()) | PodReleased(node=""):
-                    self._unheeded.drop(change.pod.key)
-                    self.queue.drop(change.pod.key)
-                case PodReleased() if self._unheeded:
-                    self._unheeded.drop(change.pod.key)
+                case ClaimRefused():
+                    self.queue.add(change.pod, change.arrival, fresh=True, lost=change.placed)
+                case PodAdopted(waited=PodSpec()) | PodReleased(node="") | PodGiven():
+                    self._pauses.forget_pod(change.pod.key)
+                    self.queue.remove_if_waiting(change.pod.key)
+                case PodReleased() if self._pauses:
+                    self._pauses.forget_pod(change.pod.key)
                 case NominationEnded() if self._waits(change.pod):
                     self.queue.add(change.pod, change.arrival, fresh=False)
 
@@ -209,25 +212,6 @@ class Scheduler:
             self.queue.add(pod, arrival, fresh=fresh)
         return is_new
 
-    def unnominate(self, keys: Sequence[str]) -> list[str]:
-        """Let those of some pods wait again, as if they came now, whose promise the ledger refused."""
-        promised = [key for key in keys if key in self.state.nominations.entries]
-        self.state.apply(Unnominated(promised))
-        for key in promised:
-            self.queue.add(self.state.pods[key].spec, self.state.pods[key].arrival, fresh=True)
-        return promised
-
-    def forget(self, arrivals: Mapping[str, int], promises: Sequence[Nomination] = ()) -> None:
-        """Let pods (key -> arrival) wait again that lost their nodes, to be tried as if they came now.
-
-        Those that had ``promises`` keep them, and wait for these nodes.
-        """
-        self.state.apply(Forgotten(arrivals))
-        self.state.apply(Repromised(promises))
-        for key, arrival in arrivals.items():
-            if key not in self.state.nominations.entries:
-                self.queue.add(self.state.pods[key].spec, arrival, fresh=True, lost=True)
-
     def renew(self) -> set[tuple[bytes, int]]:
         """Forget what a restart forgets: why groups wait. All that waits is tried again.
 
@@ -236,43 +220,23 @@ class Scheduler:
         before, pods = self.queue, self.state.pods
         self._excluded.clear()
         self.queue = Queue(self.state, self.profiles.plans, self._backoff_ms, self._excluded)
-        self.queue.take_over(before)
-        self._unheeded = Unheeded()
+        self.queue.move_from(before)
+        self._pauses = EvictionPauses()
         self._reserving = Reserving(self.state, self._reservation_ms)
         self._grown.clear()
-        self.state.improved_rows.update(range(self.state.table.count))
+        self.recheck_all_nodes()
         priorities = map(attrgetter("spec.template.priority"), pods.values())
         self.state.index.lowest_priority = min(priorities, default=PRIORITY_MAX)
         promised = [key for key in self.state.nominations.entries if key in pods and not pods[key].node]
         return {(pods[key].spec.signature, pods[key].shard) for key in chain(self.queue.keys, promised)}
 
-    def own(
-        self, shards: Collection[int], shards_count: int, orphaned: Collection[str] = ()
-    ) -> tuple[Untold, ...]:
-        """Say which of all shards are own: their nodes are home, and tried first from the next cycle on.
-
-        Returns what the owners before did not get to tell pods; see ``Owned`` for ``orphaned``.
-        """
-        changes = self.state.apply(Owned(frozenset(shards), shards_count, orphaned))
-        return tuple(each for each in changes if isinstance(each, Untold))
-
-    def give(self, shards: Collection[int]) -> list[str]:
-        """Leave shards to others; return the keys of their pods that waited, of which nothing stays.
-
-        What they placed goes on counting, and pods that are gone stay gone. Cost: O(pods).
-        """
-        pods = self.state.pods
-        keys = [key for key, entry in pods.items() if not entry.node and entry.shard in shards]
-        for key in keys:
-            self._unheeded.drop(key)
-            self.queue.drop(key)
-        self.state.apply(Given(frozenset(shards)))
-        self.own(self.state.own.difference(shards), self.state.shards_count)
-        return keys
+    def recheck_all_nodes(self) -> None:
+        """Wake with the next cycle what any node could cure, as if all of them had gained room."""
+        self.state.improved_rows.update(range(self.state.table.count))
 
     @property
     def waiting(self) -> Set[bytes]:
-        """The signatures of the pods that wait, for any node or for one that is promised to them."""
+        """The signatures of the pods that wait, for any node or for their nominated one."""
         known = self.state.nominations.entries
         return self.queue.signatures.keys() | {each.signature for each in known.values()}
 
@@ -289,9 +253,9 @@ class Scheduler:
 
     def due_ms(self, now_ms: int) -> int:
         """Return the log time after ``now_ms`` at which time alone changes what a cycle does."""
-        promised_ms = self.state.nominations.due_ms(now_ms, dying_seconds_max * 1_000)
-        waits_ms = min(self._unheeded.waits.next_ms, self._excluded.due_ms)
-        return min(self.queue.due_ms, promised_ms, waits_ms, self._reserving.due_ms(self.queue))
+        nomination_ms = self.state.nominations.due_ms(now_ms, dying_seconds_max * 1_000)
+        waits_ms = min(self._pauses.ends.next_ms, self._excluded.due_ms)
+        return min(self.queue.due_ms, nomination_ms, waits_ms, self._reserving.due_ms(self.queue))
 
     def cycle(self, now_ms: int = 0, passed_ms: int | None = None) -> CycleResult:
         """Try the pods whose turn it is, nearly always all fresh ones; count what was placed.
@@ -300,7 +264,7 @@ class Scheduler:
         """
         passed_ms = now_ms if passed_ms is None else passed_ms
         if not self.state.index.is_settled:
-            self._follow(self.state.apply(Settle()))
+            self._follow(self.state.apply(Reclassify()))
         ended = self._expire(passed_ms)
         self.sync()
         self.queue.pass_to(passed_ms)
@@ -312,7 +276,7 @@ class Scheduler:
         if self.state.improved_rows:
             self.queue.gangs.wake_short()
         self._hold(changed, 1)
-        for key in self._unheeded.pass_to(passed_ms, self.state):
+        for key in self._pauses.pass_to(passed_ms, self.state):
             self.queue.wake_pod(key)
         if self._preempts and self.state.improved_rows:
             lowest, rows = self.state.index.lowest_priority, self.state.improved_rows
@@ -355,7 +319,7 @@ class Scheduler:
         for each in over:
             if each.victims or each.template.gang:  # of a gang others may have no node the next time
                 node = each.node if left_for(self.state, each) else ""
-                self._unheeded.note(each.key, node, now_ms, self._promise_ms)
+                self._pauses.note_expired(each.key, node, now_ms, self._nomination_ms)
         changes = self.state.apply(Cleared([each.key for each in over], "expired")) if over else ()
         self._follow(changes)
         return [each for each in changes if isinstance(each, NominationEnded)]
@@ -386,8 +350,8 @@ class Scheduler:
             budgets=self._budgets,
             tries=to_try(self.state, changed),
             preempts=preempts,
-            nomination_ms=self._promise_ms,
-            unheeded=self._unheeded,
+            nomination_ms=self._nomination_ms,
+            pauses=self._pauses,
             reserved=self._reserving.promise,
         )
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from domain.engine.budgets import Budgets
 from domain.engine.evaluate import BudgetGroups, Eviction, Verdict, compiled_alone
 from domain.engine.preemption import BEST, Decided, Planned, Preemptor, may_preempt
 from domain.model.pods import PodSpec
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
-from domain.state.budgets import Budgets
 from domain.state.cluster import ClusterState
 
 

@@ -28,7 +28,7 @@ from domain.plugins.view import NodeView
 from domain.queue.groups import WaitingGroup
 from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
-from domain.state.steps import Settle
+from domain.state.steps import Reclassify
 
 
 class Eviction(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,7 +215,7 @@ def compiled_alone(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: N
     What is promised to others of no lower priority counts.
     """
     if not state.index.is_settled:
-        state.apply(Settle())
+        state.apply(Reclassify())
     entry, journal = state.pods.get(pod.key), state.index.journal
     snapshot = Snapshot(state.table)
     snapshot.sync()
@@ -226,7 +226,7 @@ def compiled_alone(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: N
     out = {key: each for key, each in known.items() if each.priority < priority or key == pod.key}
     snapshot.reserve(len(out))
     hold(state, snapshot, out.values(), -1)
-    slots.counters.promised.out = out
+    slots.counters.nominated.out = out
     pod_class = None if entry is None else entry.pod_class
     program = slots.program(pod.signature, pod.signature, pod.template, plan, pod_class)
     assert program is not None, "the first program of a call has room"

@@ -18,6 +18,7 @@ from domain.engine.slots import GroupSlots
 from domain.engine.trial_arrays import Decided as Decided
 from domain.engine.trial_arrays import Nominated as Nominated
 from domain.engine.trial_arrays import asked_of, empty_plans, rules_of, sets_of
+from domain.engine.victims import BudgetsSeen, Victims
 from domain.kernels import preempt_arrays, preempting
 from domain.kernels.ties import salted
 from domain.model.pods import PodSpec
@@ -25,7 +26,6 @@ from domain.state.cluster import ClusterState
 from domain.state.nodes import NodeEntry
 from domain.state.resources import ResourceIndex
 from domain.state.snapshot import Snapshot
-from domain.state.victims import BudgetsSeen, Victims
 
 NEVER = "Never"
 BEST = 5

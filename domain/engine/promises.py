@@ -17,7 +17,7 @@ def run_out(state: ClusterState, now_ms: int) -> list[Nomination]:
     known = state.nominations
     together: dict[tuple[str, str], list[Nomination]] = {}
     for each in map(known.entries.__getitem__, known.expired(now_ms)):
-        if state.is_own_promise(each):
+        if state.is_own_nomination(each):
             gang = each.template.gang
             together.setdefault((gang, "" if gang else each.key), []).append(each)
     return [each for some in together.values() if not _are_kept(state, some, now_ms) for each in some]
@@ -44,7 +44,7 @@ def to_try(state: ClusterState, nominations: Iterable[Nomination]) -> list[Nomin
     The least urgent one of a gang stands for all of it.
     """
     tries: dict[str, Nomination] = {}
-    for each in filter(state.is_own_promise, nominations):
+    for each in filter(state.is_own_nomination, nominations):
         last = each
         if each.template.gang:
             last = max(mates_of(state, each), key=lambda mate: urgency(state, mate))
@@ -57,7 +57,7 @@ def mates_of(state: ClusterState, nomination: Nomination) -> list[Nomination]:
     gang = nomination.template.gang
     if not gang:
         return [nomination]
-    return [each for each in state.nominations.of_gang(gang) if state.is_own_promise(each)]
+    return [each for each in state.nominations.of_gang(gang) if state.is_own_nomination(each)]
 
 
 def urgency(state: ClusterState, nomination: Nomination) -> tuple[int, int]:
@@ -84,4 +84,4 @@ def hold(state: ClusterState, snapshot: Snapshot, nominations: Iterable[Nominati
         if (row := rows.get(each.node)) is not None:
             kinds.setdefault(each.signature, (each, []))[1].append(row)
     for like, of in kinds.values():
-        snapshot.hold_all(np.array(of), *state.nominations.amounts(like), sign)
+        snapshot.count_nominations(np.array(of), *state.nominations.amounts(like), sign)

@@ -15,7 +15,7 @@ import numpy as np
 
 from domain.counting.counted import NOTHING, PodsKnown, counted_of, write_counted
 from domain.counting.counters import CounterTable
-from domain.counting.promised_counts import Version
+from domain.counting.nominated_counts import Version
 from domain.engine.bases import Bases, empty_bases
 from domain.engine.bounds import empty_bounds, empty_row_bounds, empty_trees
 from domain.engine.homes import Domain, Homes
@@ -214,7 +214,7 @@ class GroupSlots:
         self._programs.move_to_end(key)
         program.called = self._call
         self._refresh(program)
-        if program.counters and not self.counters.hold(program.counters, must=self._is_first):
+        if program.counters and not self.counters.load(program.counters, must=self._is_first):
             return None
         self._is_first = False
         return program
@@ -300,7 +300,7 @@ class GroupSlots:
 
     def _release_counters(self, program: Program) -> None:
         for number in program.counters:
-            self.counters.drop(number)
+            self.counters.release(number)
 
     def _keep_in_arrays(self, static: StaticPart) -> bool:
         """Give a static part an index if it has none; return False where this call uses all of them."""
@@ -348,7 +348,7 @@ class GroupSlots:
         """Return what moves when plugins are to be asked again about a program."""
         labels = self._state.table.last_spec_generation if program.counted.is_cut else 0
         version, masters = self._pods.version_for(program.template, pod_class)
-        return version, masters, labels, self.counters.promised.version_for(program.counted)
+        return version, masters, labels, self.counters.nominated.version_for(program.counted)
 
     def _refresh_counted(self, program: Program, pod_class: PodClass) -> None:
         """Ask the plugins again what the group's pods ask of others."""
@@ -357,7 +357,7 @@ class GroupSlots:
         )
         labels = self._state.table.labels
         asked = counted_of(program.plan, pod, lambda key: labels.entries(key) is not None)
-        counted = self.counters.promised.among(asked)
+        counted = self.counters.nominated.among(asked)
         if counted == program.counted:
             program.counted_version = self._counted_version(program, pod_class)
             return
@@ -369,7 +369,7 @@ class GroupSlots:
         program.base = None  # a program that asks for nothing must not keep one, as it would not be renewed
         self.groups.base_of[program.slot] = -1
         for number in before:
-            self.counters.drop(number)
+            self.counters.release(number)
 
     def _refresh_static(self, program: Program) -> None:
         table, static, plan = self._state.table, program.static, program.plan

@@ -9,6 +9,7 @@ import numpy as np
 
 from domain.engine.program import Program
 from domain.engine.slots import GroupSlots
+from domain.engine.victims import BudgetsSeen, NoBudgets, Victims
 from domain.kernels import arrays as kernel
 from domain.kernels import preempt_arrays
 from domain.model.devices import BUSY, SHARED, asked
@@ -16,7 +17,6 @@ from domain.state.cluster import ClusterState
 from domain.state.devices import kept_free
 from domain.state.pod_classes import PodClass
 from domain.state.resources import NOWHERE, ResourceIndex
-from domain.state.victims import BudgetsSeen, NoBudgets, Victims
 
 
 class Nominated(NamedTuple):
@@ -87,7 +87,7 @@ def rules_of(
     numbers = [
         number
         for number, (_, rule) in zip(program.counters, program.counted.rules, strict=False)
-        if not rule.counter.promised
+        if not rule.counter.nominated
     ]
     counters, effects = slots.counters.arrays, slots.counters.effects
     count = len(rules)

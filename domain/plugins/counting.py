@@ -59,7 +59,7 @@ class CounterSpec(msgspec.Struct, frozen=True, cache_hash=True):
     Domains are the values of the label ``topology_key``; a node without it is in none. With ``by_row`` each
     node that has the key is a domain of its own, whatever its value; the key "" stands for any node. With
     ``missing_is_empty`` pods on nodes without the key count in the domain of the empty value. With
-    ``promised`` pods count, too, to which a node is promised.
+    ``nominated`` pods count, too, to which a node is promised.
     """
 
     topology_key: str
@@ -67,7 +67,7 @@ class CounterSpec(msgspec.Struct, frozen=True, cache_hash=True):
     eligible: Eligible | None = None
     by_row: bool = False
     missing_is_empty: bool = False
-    promised: bool = False
+    nominated: bool = False
 
 
 _TEXT_MAX = 200

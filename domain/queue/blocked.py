@@ -26,7 +26,7 @@ class Blocked:
         self._since.pop(key, None)
         self._since[key] = at_ms
 
-    def drop(self, key: Failing) -> None:
+    def forget(self, key: Failing) -> None:
         """Forget a group or a gang."""
         self._since.pop(key, None)
 

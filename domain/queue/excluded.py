@@ -1,14 +1,14 @@
 """Nodes to which pods could not be bound: each is not tried again for its pod for a while of log time.
 
 A restart forgets them, and so does another worker that takes the shard. A pod that goes to fewer nodes than
-its like waits in a group of its own, whose template says so.
+its like waits in a group of its own, and the template of that says so.
 """
 
 from __future__ import annotations
 
 from domain.model.limits import bind_failure_seconds
 from domain.model.pods import PodSpec
-from domain.queue.dues import Dues
+from domain.queue.deadlines import Deadlines
 
 
 class Excluded:
@@ -16,8 +16,8 @@ class Excluded:
 
     def __init__(self) -> None:
         self._of: dict[str, tuple[str, dict[str, None]]] = {}  # key -> uid, nodes
-        self._new: list[tuple[str, str]] = []  # keys and nodes whose time begins with the next cycle
-        self._due = Dues[tuple[str, str]]()
+        self._new: list[tuple[str, str]] = []  # keys and nodes: their time begins with the next cycle
+        self._due = Deadlines[tuple[str, str]]()
         self._numbers: dict[tuple[int, tuple[str, ...]], int] = {}
 
     def note(self, pod: PodSpec, node: str) -> None:
@@ -40,7 +40,7 @@ class Excluded:
     def pass_to(self, passed_ms: int, now_ms: int) -> list[str]:
         """Let log time pass; return the pods that may go to more nodes again. New ones begin now."""
         for key, node in self._new:
-            self._due.put(now_ms + bind_failure_seconds * 1_000, (key, node))
+            self._due.add(now_ms + bind_failure_seconds * 1_000, (key, node))
         self._new.clear()
         over: list[str] = []
         for key, node in self._due.pass_to(passed_ms):

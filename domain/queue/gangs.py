@@ -10,7 +10,7 @@ import numpy as np
 
 from domain.model.resources import PODS
 from domain.queue.blocked import Blocked
-from domain.queue.dues import Dues, backoff_ends_ms
+from domain.queue.deadlines import Deadlines, backoff_ends_ms
 from domain.queue.groups import Gang, Line, Tried, WaitingGroup
 from domain.state.cluster import ClusterState
 from domain.state.resources import NOWHERE
@@ -28,7 +28,7 @@ class Gangs:
     activate : callable
         Has a group tried that waited for what could cure it.
     lines : dict
-        The lines whose first pod may be another; it is written.
+        The lines that may have another first pod; it is written.
     blocked : Blocked
         Where gangs are noted that cannot start, as long as nothing but nodes keeps them from it.
 
@@ -38,7 +38,7 @@ class Gangs:
         Names of gangs to be looked at again; what the state says changed comes on top.
     is_put_off : bool
         Whether a gang was woken while it backs off.
-    backing_off : Dues
+    backing_off : Deadlines
         When these are active again.
     """
 
@@ -58,7 +58,7 @@ class Gangs:
         self.known: dict[str, Gang] = {}
         self.changed: dict[str, None] = {}
         self.is_put_off = False
-        self.backing_off = Dues(self._backs_off)
+        self.backing_off = Deadlines(self._backs_off)
         self._short: dict[str, None] = {}  # gangs that wait for room anywhere
         self._asked: dict[str, tuple[bool, int]] = {}  # gangs that changed since pods were drawn: see ``ask``
         self._turns_count = self._outdated_count = 0  # of all of these
@@ -72,7 +72,7 @@ class Gangs:
             group.gang = self.known[key]
             group.gang.groups[group.key] = group
 
-    def _take_changed(self) -> list[str]:
+    def _drain_changed(self) -> list[str]:
         """Return the gangs that changed since this was asked last."""
         of_state = self._state.index.gangs.changed
         changed = [*{**self.changed, **of_state}]
@@ -86,7 +86,7 @@ class Gangs:
         To ask decides nothing, since a replay does not ask when its worker did: what holds a gang between
         two draws of pods, and no longer, is as if it had never been.
         """
-        for key in self._take_changed():
+        for key in self._drain_changed():
             self._forget_answer(key)
             if (gang := self.known.get(key)) is not None:
                 lines = chain.from_iterable(group.lines.values() for group in gang.groups.values())
@@ -107,7 +107,7 @@ class Gangs:
         status = gang.look(self._state)
         reason = status.reason
         for group in gang.groups.values():
-            held_by = group.held_with(reason)
+            held_by = group.held_for(reason)
             is_news = held_by != group.held_by and not group.held_by_itself
             if held_by and (is_news or any(line.fresh for line in group.lines.values())) and group.lines:
                 return True
@@ -117,24 +117,24 @@ class Gangs:
             return True
         return status.shape != gang.tried_as and not gang.is_woken and gang.due_ms <= self._now_ms
 
-    def renew(self) -> Iterator[WaitingGroup]:
-        """Look again at the gangs that changed: who is complete has a turn, the pods of others are held.
+    def look_at_changed(self) -> Iterator[WaitingGroup]:
+        """Look again at the gangs that changed: a complete one has a turn, the pods of others are held.
 
         Yields the groups that something else holds than before, or nothing.
         """
-        changed = [*dict.fromkeys([*self._asked, *self._take_changed()])]
+        changed = [*dict.fromkeys([*self._asked, *self._drain_changed()])]
         self._asked.clear()
         self._turns_count = self._outdated_count = 0
         for gang in [self.known[key] for key in changed if key in self.known]:
-            gang.renew(self._state)
+            gang.update_status(self._state)
             if not (gang.groups and gang.lacks_nodes):
-                self._blocked.drop(gang.key)
+                self._blocked.forget(gang.key)
             if not gang.groups:
                 del self.known[gang.key]
                 self._short.pop(gang.key, None)
             for group in gang.ready:
                 before = group.held_by
-                group.hold_with(gang.reason)
+                group.hold_for(gang.reason)
                 if group.held_by != before:
                     self._activate_group(group)
                     yield group
@@ -145,11 +145,11 @@ class Gangs:
             self._lines[gang.line] = None
 
     def park(self, gang: Gang, at_ms: int, *, placed_any: bool, is_short: bool = False) -> None:
-        """Park a gang whose groups were parked as far as their pods found no node.
+        """Park a gang; its groups were parked as far as their pods found no node.
 
         With ``is_short`` none of them was tried, for want of room anywhere.
         """
-        gang.renew(self._state)
+        gang.update_status(self._state)
         gang.tried_as = gang.status.shape
         gang.tried_in.clear()
         gang.is_parked = True
@@ -158,7 +158,7 @@ class Gangs:
         elif gang.failing_since_ms is None:
             gang.failing_since_ms = at_ms
         if not gang.lacks_nodes:
-            self._blocked.drop(gang.key)
+            self._blocked.forget(gang.key)
         elif gang.key not in self._blocked:
             self._blocked.note(gang.key, at_ms)
         gang.failures = 1 if placed_any else gang.failures + 1
@@ -180,7 +180,7 @@ class Gangs:
         self.activate(gang)
         if gang.due_ms > self._now_ms and not gang.has_fresh:
             gang.is_parked = gang.is_woken = self.is_put_off = True
-            self.backing_off.put(gang.due_ms, gang.key)
+            self.backing_off.add(gang.due_ms, gang.key)
 
     def activate(self, gang: Gang) -> None:
         """Have a gang tried in its turn."""
@@ -191,7 +191,7 @@ class Gangs:
         self._lines[gang.line] = None
 
     def pass_to(self, now_ms: int) -> None:
-        """Let log time pass: gangs whose backoff ended are active again."""
+        """Let log time pass: gangs with a backoff that ended are active again."""
         self._now_ms = now_ms
         for key in self.backing_off.pass_to(now_ms):
             self.activate(self.known[key])

@@ -56,12 +56,12 @@ class Line:
         self.entry: Candidate | None = None
         self.most = self.lost_count = 0
 
-    def put(self, key: str, arrival: int, *, fresh: bool, lost: bool = False) -> None:
+    def add_pod(self, key: str, arrival: int, *, fresh: bool, lost: bool = False) -> None:
         """Add a pod. With ``lost`` it had a node, which the ledger refused.
 
-        Rules over other pods make all of a batch lose where another worker places pods that they read. Who
-        has many of these wins each time, and who tries all of his each time writes a conflict for each. So
-        few are tried next.
+        Rules over other pods make all of a batch lose where another worker places pods that they read. A
+        worker that has many of these wins each time, and one that tries all of its own each time writes a
+        conflict for each. So few are tried next.
         """
         if lost and self.group.reads_others:
             self.lost_count += 1
@@ -74,7 +74,7 @@ class Line:
         if fresh:
             self.fresh[key] = arrival
 
-    def tried(self, key: str) -> None:
+    def note_tried(self, key: str) -> None:
         """Record that a pod has had its first attempt."""
         if self.fresh.pop(key, None) is not None and not self.fresh:
             self.fresh = {}  # an empty dict keeps the memory of all that it held
@@ -102,7 +102,7 @@ class Line:
         pods = (self.pods if self.group.is_active else self.fresh).items()
         return islice(pods, self.most) if self.most else iter(pods)
 
-    def drawn(self) -> None:
+    def note_drawn(self) -> None:
         """Record that it had a turn, and have twice as many tried the next time."""
         self.entry = None
         self.lost_count = 0
@@ -154,8 +154,8 @@ class WaitingGroup:
 
     ``attempt`` is the attempt that parked the group, ``failures`` how many such there were in a row without a
     pod of it placed. A group that is ``woken`` is tried again when log time has come to ``due_ms``. Where it
-    ``is_patient``, all that were tried last may have nobody evicted for a while; others of it may. One that
-    ``owes_plan`` found no node in a cycle that had no work left to plan whom to evict. ``reads_pods``: rules
+    ``is_patient``, all that were tried last may evict no pod for a while; others of it may. One that
+    ``owes_plan`` found no node in a cycle that had no work left to plan an eviction. ``reads_pods``: rules
     over other pods may have a say in such a plan; the latest one knows whether they had.
     """
 
@@ -240,14 +240,14 @@ class WaitingGroup:
         self.reads_pods = True
         self.failures = self.due_ms = 0
         self.held_by_itself = self._hold()
-        self.hold_with("")
+        self.hold_for("")
 
-    def hold_with(self, reason: str) -> None:
+    def hold_for(self, reason: str) -> None:
         """Hold the pods for what their gang lacks ("": nothing), beside what they lack themselves."""
-        self.held_by = self.held_with(reason)
+        self.held_by = self.held_for(reason)
 
-    def held_with(self, reason: str) -> tuple[str, ...]:
-        """Return what ``hold_with`` would hold them by."""
+    def held_for(self, reason: str) -> tuple[str, ...]:
+        """Return what ``hold_for`` would hold them by."""
         return self.held_by_itself or ((reason,) if reason else ())
 
     def _hold(self) -> tuple[str, ...]:
@@ -294,14 +294,14 @@ class GangStatus(NamedTuple):
     """What decides, beside the nodes, whether the waiting members of a gang are tried and may be placed.
 
     ``placed`` are the members that have a node and count; ``elsewhere_count`` have one and are of shards of
-    other workers: they do not count. To ``promised_count`` a node is promised: while there are any, none of
-    the ``waiting_count`` that wait is tried.
+    other workers: they do not count. For ``nominated_count`` a node is nominated: while there are any, none
+    of the ``waiting_count`` that wait is tried.
     """
 
     spec: PodGroup | None
     placed: Sequence[PodEntry]
     elsewhere_count: int
-    promised_count: int
+    nominated_count: int
     waiting_count: int
 
     @property
@@ -314,7 +314,7 @@ class GangStatus(NamedTuple):
         """Why none of those that wait is tried: a code, "" where they are."""
         if self.spec is None:
             return "gang-unknown"
-        if self.promised_count:
+        if self.nominated_count:
             return "gang-promised"
         if self.waiting_count > gang_members_max:
             return "gang-too-large"
@@ -408,18 +408,18 @@ class Gang:
         return [(key, group) for _, _, key, group in found]
 
     def look(self, state: ClusterState) -> GangStatus:
-        """Return where it stands now: who waits, who is placed. Cost: O(members)."""
+        """Return where it stands now: which pods wait, which are placed. Cost: O(members)."""
         placed, elsewhere_count = state.index.gangs.placed(self.key, state.pods, state.own)
-        promised = state.nominations.of_gang(self.key)
+        nominated = state.nominations.of_gang(self.key)
         return GangStatus(
             spec=state.config.gang(self.key),
             placed=placed,
             elsewhere_count=elsewhere_count,
-            promised_count=sum(state.is_own_promise(each) for each in promised),
+            nominated_count=sum(state.is_own_nomination(each) for each in nominated),
             waiting_count=sum(group.pods_count for group in self.ready),
         )
 
-    def renew(self, state: ClusterState) -> None:
+    def update_status(self, state: ClusterState) -> None:
         """Take over where it stands now."""
         self.status = self.look(state)
         self.groups = {key: group for key, group in self.groups.items() if group.lines}
@@ -440,7 +440,7 @@ class Gang:
             name=self.key,
             min_member=spec.min_member,
             placed_count=len(self.placed),
-            waiting_count=self.status.waiting_count + self.status.promised_count,
+            waiting_count=self.status.waiting_count + self.status.nominated_count,
             found_count=found_count,
             missing=missing,
             domain=domain,

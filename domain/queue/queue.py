@@ -23,11 +23,11 @@ from domain.model.pods import PodSpec, is_master
 from domain.model.priorities import PRIORITY_MAX
 from domain.plugins.registry import ProfilePlan
 from domain.queue.blocked import Blocked
-from domain.queue.dues import Dues, backoff_ends_ms
+from domain.queue.deadlines import Deadlines, backoff_ends_ms
 from domain.queue.excluded import Excluded
 from domain.queue.gangs import Gangs, Turn
 from domain.queue.groups import GangLine, GroupKey, Line, Tried, WaitingGroup
-from domain.queue.line_up import LineUp
+from domain.queue.turn_order import TurnOrder
 from domain.queue.turns import Works
 from domain.queue.waking import Waking
 from domain.state.cluster import ClusterState
@@ -60,10 +60,10 @@ class Queue:
         self.groups: dict[GroupKey, WaitingGroup] = {}
         self.signatures: defaultdict[bytes, int] = defaultdict(int)  # how many groups have it
         self._line_of: dict[str, Line] = {}
-        self._lines = LineUp()
+        self._lines = TurnOrder()
         self._changed = self._lines.changed
         self._looked_at: dict[Line, None] = {}  # lines that changed, and came to their places by asking
-        self._backing_off = Dues(self._backs_off)
+        self._backing_off = Deadlines(self._backs_off)
         self._waking = Waking(state)
         self.blocked = Blocked()
         self.gangs = Gangs(state, backoff_ms, self._activate, self._changed, self.blocked)
@@ -71,14 +71,14 @@ class Queue:
         self._is_put_off = False
 
     def add(self, pod: PodSpec, arrival: int, *, fresh: bool, lost: bool = False) -> None:
-        """Let a pod wait. One that is not fresh was tried before a restart; for ``lost`` see ``Line.put``."""
+        """Let a pod wait; one not fresh was tried before a restart. ``Line.add_pod`` explains ``lost``."""
         key = pod.key
         group = self._group_of(pod)
         namespace = pod.namespace
         line = group.lines.get(namespace)
         if line is None:
             line = group.lines[namespace] = Line(namespace, group)
-        line.put(key, arrival, fresh=fresh, lost=lost)
+        line.add_pod(key, arrival, fresh=fresh, lost=lost)
         self._line_of[key] = line
         self._changed[line] = None
         if group.gang is not None:
@@ -102,7 +102,7 @@ class Queue:
             self.signatures[pod.signature] += 1
         return group
 
-    def take_over(self, before: Queue) -> None:
+    def move_from(self, before: Queue) -> None:
         """Let all that waits in another queue wait here, as if it came anew in the order of a restart.
 
         Nothing of the other queue is to be used behind it: a line of plain pods comes as a whole. Pods of
@@ -148,13 +148,13 @@ class Queue:
         if group.held_by:
             self._newly_held[group.key] = None
 
-    def take_out(self, keys: Iterable[str]) -> None:
+    def remove_pods(self, keys: Iterable[str]) -> None:
         """Remove pods that wait no longer."""
         line_of = self._line_of
         for key in keys:
             line = line_of.pop(key)
             del line.pods[key]
-            line.tried(key)
+            line.note_tried(key)
             if line.entry is not None and line.entry[2] == key:
                 self._changed[line] = None
             if line.group.gang is not None:
@@ -173,18 +173,18 @@ class Queue:
         if not self.signatures[group.signature]:
             del self.signatures[group.signature]
         self._newly_held.pop(group.key, None)
-        self.blocked.drop(group.key)
-        self._waking.drop(group)
+        self.blocked.forget(group.key)
+        self._waking.remove(group)
 
-    def drop(self, key: str) -> None:
-        """Remove a pod if it is here: one that has a node promised is not."""
+    def remove_if_waiting(self, key: str) -> None:
+        """Remove a pod if it is here: one that has a nominated node is not."""
         if key in self._line_of:
-            self.take_out((key,))
+            self.remove_pods((key,))
 
     def regroup(self, pod: PodSpec, arrival: int) -> None:
         """Move a pod to the group of its class, into its place by arrival."""
         fresh = self.is_fresh(pod.key)
-        self.take_out((pod.key,))
+        self.remove_pods((pod.key,))
         self.add(pod, arrival, fresh=fresh)
 
     def readmit(self, key: str) -> None:
@@ -200,8 +200,8 @@ class Queue:
             if group.template.profile != profile:
                 continue
             group.replan(plan)
-            self.blocked.drop(group.key)
-            self._waking.drop(group)
+            self.blocked.forget(group.key)
+            self._waking.remove(group)
             if group.gang is not None:
                 self.gangs.changed[group.gang.key] = None
                 self.gangs.activate(group.gang)
@@ -217,13 +217,13 @@ class Queue:
 
     def is_fresh(self, key: str) -> bool:
         """Say whether a pod has not been tried yet."""
-        line = self._line_of.get(key)  # there is none where a node is promised to the pod
+        line = self._line_of.get(key)  # there is none where a node is nominated for the pod
         return line is not None and key in line.fresh
 
-    def tried(self, keys: Iterable[str]) -> None:
+    def note_tried(self, keys: Iterable[str]) -> None:
         """Record that pods have had their first attempt."""
         for key in keys:
-            self._line_of[key].tried(key)
+            self._line_of[key].note_tried(key)
 
     def park(
         self, group: WaitingGroup, attempt: Attempt, counted: tuple[Sequence[PodCounter], int] | None = None
@@ -237,7 +237,7 @@ class Queue:
         self._changed.update(dict.fromkeys(group.lines.values()))
         if group.held_by:
             return
-        self._waking.park(group, attempt, counted)
+        self._waking.add(group, attempt, counted)
         if group.gang is not None:
             return
         group.failures = 1 if attempt.bound_count else group.failures + 1
@@ -246,7 +246,7 @@ class Queue:
         group.due_ms = backoff_ends_ms(attempt.looked_at_ms, group.failures, self._backoff_ms)
 
     def pass_to(self, now_ms: int) -> None:
-        """Let log time pass: groups whose backoff ended are active again."""
+        """Let log time pass: groups with a backoff that ended are active again."""
         self._now_ms = now_ms
         for key in self._backing_off.pass_to(now_ms):
             self._activate(self.groups[key])
@@ -281,7 +281,7 @@ class Queue:
         """Say whether, since it was asked last, something is to be tried that was not tried at once.
 
         A group was woken while it backs off, or could be cured by more. What did it may be undone before the
-        group is tried, so that nobody could tell later why it was.
+        group is tried, so that nothing could tell later why it was.
         """
         is_put_off = self._is_put_off or self._waking.is_widened or self.gangs.is_put_off
         self._is_put_off = self._waking.is_widened = self.gangs.is_put_off = False
@@ -316,12 +316,12 @@ class Queue:
         return self._waking.has_moved(counters)
 
     def wake_counted(self, counters: CounterTable) -> None:
-        """Wake the groups that rules refused by counters which moved since, or whose rules may be others."""
+        """Wake the groups that rules refused by counters which moved since, or that may have other rules."""
         for group in self._waking.by_counters(counters):
             self.wake_group(group)
 
     def wake_masters(self, clusters: Collection[str]) -> None:
-        """Wake the parked groups of masters whose cluster may now have more of them on one node."""
+        """Wake the parked groups of masters of clusters that may now have more of them on one node."""
         for group in self._waking.groups if clusters else ():
             if is_master(group.template) and group.template.cluster in clusters:
                 self.wake_group(group)
@@ -343,12 +343,12 @@ class Queue:
         if group.due_ms <= self._now_ms or any(line.fresh for line in group.lines.values()):
             self._activate(group)
         else:
-            self._waking.drop(group)
+            self._waking.remove(group)
             group.woken = self._is_put_off = True
-            self._backing_off.put(group.due_ms, group.key)
+            self._backing_off.add(group.due_ms, group.key)
 
     def put_off(self, key: GroupKey) -> None:
-        """Have a group drawn as one that needs a plan of whom to evict."""
+        """Have a group drawn as one that needs a plan of evictions."""
         self.groups[key].owes_plan = self._is_put_off = True
 
     def wake_preemptors(
@@ -368,7 +368,7 @@ class Queue:
             self.wake_group(group)
 
     def _activate(self, group: WaitingGroup) -> None:
-        self._waking.drop(group)
+        self._waking.remove(group)
         group.parked = group.woken = False
         self._changed.update(dict.fromkeys(group.lines.values()))
 
@@ -376,7 +376,7 @@ class Queue:
     def has_work(self) -> bool:
         """Whether any pod has a turn to come. To ask decides nothing: a replay does not ask."""
         self._looked_at |= self._changed
-        self._lines.settle()
+        self._lines.place_changed()
         has_turn, outdated = self.gangs.ask()
         return (
             has_turn
@@ -384,9 +384,9 @@ class Queue:
             or (len(self._lines) > outdated if outdated else bool(self._lines))
         )
 
-    def _settle(self) -> None:
+    def _place_changed(self) -> None:
         """Bring the lines that changed to their places, and have fresh pods wake their parked groups."""
-        for group in self.gangs.renew():
+        for group in self.gangs.look_at_changed():
             self._newly_held.pop(group.key, None)
             if group.held_by:  # it is to be told why, though no pod of it may be fresh
                 self._newly_held[group.key] = None
@@ -394,7 +394,7 @@ class Queue:
         for group in {line.group: None for line in lines if line.fresh and line.group.parked}:
             if self._is_outdated(group):
                 self._activate(group)
-        self._lines.settle()
+        self._lines.place_changed()
 
     def _is_outdated(self, group: WaitingGroup) -> bool:
         """Say whether a fresh pod of a parked group has to be tried, not told what the last one was told.
@@ -407,13 +407,13 @@ class Queue:
         return group.is_outdated(self._state.table) or self._waking.is_refused_by_counts(group)
 
     def draw(self, work_max: int, pods_max: int) -> tuple[list[tuple[WaitingGroup, list[str]]], list[Turn]]:
-        """Return whose turn it is: parked and held groups with pods to be told why, and pods to be tried.
+        """Return what has its turn: parked and held groups with pods to be told why, and pods to be tried.
 
         These count as tried from then on. The verdict that parked a group holds for its fresh pods, too, as
         room was only taken away since. They wait for their turn like any other, though they are only refused
         then. A group that is held because its profile changed is told without a fresh pod, too.
         """
-        self._settle()
+        self._place_changed()
         # When gangs were looked at, and so in which order these came here, depends on where a batch was cut.
         newly_held = sorted(self._newly_held, key=lambda which: self.groups[which].oldest())
         held: dict[GroupKey, list[str]] = {which: [] for which in newly_held}
@@ -439,6 +439,6 @@ class Queue:
             if self._is_outdated(group):  # only now: its pods are tried next
                 self._activate(group)
                 continue
-            self.tried(keys)
+            self.note_tried(keys)
             refused.append((group, keys))
         return refused, [*turns, (tried, None)]

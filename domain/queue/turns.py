@@ -1,7 +1,7 @@
-"""Whose turn it is: which waiting pods a cycle tries, so that one namespace does not hold up the others.
+"""Turns: which waiting pods a cycle tries, so that one namespace does not hold up the others.
 
 Work is counted in units of about a microsecond, estimated from what pods ask for, from the number of nodes
-and of what is promised. It does not depend on a clock, nor on what happens to be cached, so a restart changes
+and of nominations. It does not depend on a clock, nor on what happens to be cached, so a restart changes
 no order.
 """
 
@@ -33,9 +33,9 @@ _STATIC, _STATIC_NODES = 100, 10  # what static plugins say of all nodes
 _REQUIREMENT, _REQUIREMENT_NODES = 5, 300
 _PORT, _PORTS_NODES = 30, 16  # the nodes once for all ports: a counter by node is new for each port
 _VALUES = 5
-_PLAN, _PLAN_NODES = 300, 1  # a plan of who could be evicted: so much, and for each node
-_PROMISED = 2  # and for each pod that has a node promised, or leaves for one that has
-_TERM_PROMISED = 7  # of a group, for each of its terms and pods with a node promised: do they match?
+_PLAN, _PLAN_NODES = 300, 1  # a plan of evictions: so much, and for each node
+_NOMINATED = 2  # and for each pod that has a nominated node, or leaves for one that has
+_TERM_NOMINATED = 7  # of a group, for each of its terms and pods with a nominated node: do they match?
 _NEAR = 5  # of a group, for each different term of any pod that may mean its pods
 _MET = 2  # of a group, for each of its terms and each class of pods that this may mean; a constraint has two
 
@@ -120,17 +120,17 @@ def pairs_count(groups: Iterable[WaitingGroup], index: PodIndex, most: int) -> i
     return pairs
 
 
-def promised_work(template: PodTemplate, state: ClusterState) -> int:
-    """Return about how much work it is to find out which promised pods count for a group."""
-    promised = len(state.nominations.entries)
-    return _TERM_PROMISED * promised * _terms_count(template) if promised else 0
+def nominated_work(template: PodTemplate, state: ClusterState) -> int:
+    """Return about how much work it is to find out which pods with nominated nodes count for a group."""
+    nominated = len(state.nominations.entries)
+    return _TERM_NOMINATED * nominated * _terms_count(template) if nominated else 0
 
 
 def plan_work(template: PodTemplate, state: ClusterState) -> int:
-    """Return about how much work it is to plan who could be evicted for a group."""
-    promised = len(state.nominations.entries) + len(state.nominations.evicted)
-    work = _PLAN + _PLAN_NODES * state.table.count + promised * _PROMISED
-    return work + promised_work(template, state)
+    """Return about how much work it is to plan evictions for a group."""
+    nominated = len(state.nominations.entries) + len(state.nominations.evicted)
+    work = _PLAN + _PLAN_NODES * state.table.count + nominated * _NOMINATED
+    return work + nominated_work(template, state)
 
 
 def _shape(group: WaitingGroup) -> object:
@@ -158,7 +158,7 @@ class Works:
         self._of_group.clear()
         self._of_static.clear()
 
-    def renew(self) -> None:
+    def forget_outdated(self) -> None:
         """Forget what was computed for other nodes, and make room where that is too much."""
         seen = (self._table.count, self._table.last_spec_generation)
         if seen != self._seen or len(self._of_pod) > signatures_cached_max:
@@ -180,7 +180,7 @@ class Works:
             work = 0 if group.plan is None else group_work(group.template, self._table)
             self._of_group[_shape(group)] = work
         work += _NEAR * near_count(group, self._state.index)
-        more = plan_work if group.owes_plan else promised_work
+        more = plan_work if group.owes_plan else nominated_work
         return work + more(group.template, self._state)
 
     def of_met(self, group: WaitingGroup) -> tuple[object, int]:
@@ -234,7 +234,7 @@ def merged(heads: Iterable[Candidate], opened: list[Line]) -> Iterator[Candidate
 def draw(
     waiting: Mapping[str, Iterable[Candidate]], works: Works, *, work_max: int, pods_max: int
 ) -> tuple[list[Candidate], list[Line], int]:
-    """Return the pods whose turn it is, in order, the lines that were opened for it, and the work of it.
+    """Return the pods that have their turn, in order, the lines that were opened for it, and the work of it.
 
     ``waiting`` holds per namespace the first pods of its lines, in order. Half of the work and of the pods go
     by priority and age alone. The other half goes to the namespaces that had least, one pod after another,
@@ -242,7 +242,7 @@ def draw(
     the first half. Several that each ask for more than a cycle can: what a pod asks for is known when it is
     drawn. Each pod has its turn in the end. What is not drawn is not looked at.
     """
-    works.renew()
+    works.forget_outdated()
     opened: list[Line] = []
     pods = {namespace: merged(heads, opened) for namespace, heads in waiting.items()}
     purse = _Purse(works)

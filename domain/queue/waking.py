@@ -2,7 +2,7 @@
 
 A change that cannot cure what refused a group does not wake it. Where it is cheap to be precise, a change
 that might is looked at, too: has one of the rows that changed room, and do the static filters let it pass? A
-row that was cured of one reason and is refused for another wakes nobody; the other counts from then on.
+row that was cured of one reason and is refused for another wakes no group; the other counts from then on.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ class Waking:
         self._counts = np.zeros(0, dtype=np.int32)
         self._columns = np.zeros((0, kernel.DEMANDS_MAX), dtype=np.int32)
         self._values = np.zeros((0, kernel.DEMANDS_MAX), dtype=np.int64)
-        self._counted: dict[WaitingGroup, tuple[Sequence[PodCounter], int, int]] = {}  # see ``park``
+        self._counted: dict[WaitingGroup, tuple[Sequence[PodCounter], int, int]] = {}  # see ``add``
         self._seen = (0, 0)  # what ``by_counters`` looked at last
         self._specs_seen = 0  # the table's generations, when rows and measurements were last looked at
         self._usage_seen = 0
-        self.is_widened = False  # whether a group can be cured by more than refused it, since somebody asked
+        self.is_widened = False  # whether a group can be cured by more than refused it, since that was asked
 
     @property
     def groups(self) -> list[WaitingGroup]:
         """The groups."""
         return list(self._places)
 
-    def park(
+    def add(
         self, group: WaitingGroup, attempt: Attempt, counted: tuple[Sequence[PodCounter], int] | None
     ) -> None:
         """Let a group wait for what could cure it: see ``Queue.park``."""
@@ -69,7 +69,7 @@ class Waking:
         if counted is not None:
             self._counted[group] = (*counted, self._selects_of(group))
 
-    def drop(self, group: WaitingGroup) -> None:
+    def remove(self, group: WaitingGroup) -> None:
         """Forget a group, if it is here."""
         self._counted.pop(group, None)
         place = self._places.pop(group, None)
@@ -163,7 +163,7 @@ class Waking:
         return found
 
     def _cleared(self, row: int, priority: int) -> np.ndarray:
-        """Return what a row has left beside pods, and pods to which it is promised, of no lower priority."""
+        """Return what a row has left beside the pods, there or nominated, of no lower priority."""
         table, nominations = self._state.table, self._state.nominations
         name, resources = table.names[row], self._state.resources
         taken = np.zeros((len(table.allocatable), 1), dtype=np.int64)
@@ -234,7 +234,7 @@ class Waking:
         return bool(self._counted) and (counters.is_behind or self._seen != self._look(counters))
 
     def by_counters(self, counters: CounterTable) -> Iterable[WaitingGroup]:
-        """Return the groups that rules refused by counters that moved since, or whose rules may be others."""
+        """Return the groups that rules refused by counters that moved since, or that may have other rules."""
         before, self._seen = self._seen, self._look(counters)
         if self._seen == before:
             return ()

@@ -40,7 +40,7 @@ class ChangeOrder:
         self._rows.frombytes(rows.astype(np.int32).tobytes())
 
     def moved(self, generation: int, row: int) -> None:
-        """Record that the entry whose last own change was at ``generation`` is in another row. O(log)."""
+        """Record that the entry that changed itself last at ``generation`` is in another row. O(log)."""
         at = bisect_left(self._generations, generation)
         assert self._generations[at] == generation
         self._rows[at] = row
@@ -51,8 +51,8 @@ class ChangeOrder:
         return np.unique(np.array(self._rows[start:], dtype=np.int64))
 
     def newest_first(self, generation_of: np.ndarray, count: int) -> Iterator[int]:
-        """Yield each of ``count`` rows once, most recently changed first. Rows that nobody takes cost
-        nothing.
+        """Yield each of ``count`` rows once, most recently changed first. Rows that are not
+        taken cost nothing.
 
         Parameters
         ----------

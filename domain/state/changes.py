@@ -53,7 +53,7 @@ class PodRefreshed(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodRegrouped(msgspec.Struct, frozen=True, gc=False):
-    """Other pods can tell a pod from others now, or no longer: its labels changed, or who asks for them."""
+    """A pod has another class: its labels changed, or the selectors that tell pods apart."""
 
     pod: PodSpec
     placed: bool
@@ -123,6 +123,23 @@ class BindUndone(msgspec.Struct, frozen=True, gc=False):
     arrival: int
 
 
+class ClaimRefused(msgspec.Struct, frozen=True, gc=False):
+    """The ledger refused what a cycle decided on a pod: a node if it was ``placed``, or its nomination.
+
+    It waits for any node again, as if it came now.
+    """
+
+    pod: PodSpec
+    arrival: int
+    placed: bool
+
+
+class PodGiven(msgspec.Struct, frozen=True, gc=False):
+    """A waiting pod is of a shard that another worker has from now on."""
+
+    pod: PodSpec
+
+
 class PodMissed(msgspec.Struct, frozen=True, gc=False):
     """A pod that was never known is gone. It is remembered, so that what comes late does not bring it.
 
@@ -136,13 +153,13 @@ class PodMissed(msgspec.Struct, frozen=True, gc=False):
 
 
 class NominationEnded(msgspec.Struct, frozen=True, gc=False):
-    """A pod has no node promised any more: it was placed (``bound``), or for another reason.
+    """A pod has no nominated node any more: it was placed (``bound``), or for another reason.
 
     Of its victims, ``spared`` have not left, and stay.
     """
 
     pod: PodSpec
-    promise: Nomination
+    nomination: Nomination
     arrival: int
     reason: str
     spared: tuple[PodSpec, ...] = ()
@@ -167,7 +184,7 @@ class Refused(msgspec.Struct, frozen=True, gc=False):
 class NodeMeasured(msgspec.Struct, frozen=True, gc=False):
     """A node's measured usage changed, or was dropped. ``newer``: the measurement is the latest so far.
 
-    ``usage`` is the measurement as it was folded, for those who fold it elsewhere, where the node may have
+    ``usage`` is the measurement as it was folded, for workers that fold it elsewhere, where the node may have
     another capacity by then; None where it was dropped.
     """
 
@@ -209,6 +226,8 @@ Change = (
     | PodReturned
     | PodReleased
     | BindUndone
+    | ClaimRefused
+    | PodGiven
     | PodMissed
     | PodResolved
     | NominationEnded
@@ -218,8 +237,8 @@ Change = (
     | FollowRefused
 )
 
-Untold = PodOrphaned | PodRefreshed | PodReturned
-"""What the last owner of a shard did not get to tell, or to do: to give a pod devices."""
+LeftToReport = PodOrphaned | PodRefreshed | PodReturned
+"""What the last owner of a shard did not get to report, or to do: to give a pod devices."""
 
 OF_NO_NODE = frozenset((PodWaits, PodRefreshed, PodMissed, Skipped, Refused))
 """Changes that change no node, and nothing of what counts on one."""

@@ -7,15 +7,17 @@ and come back while its pods run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from itertools import chain
+from typing import assert_never
 
 import msgspec
 
-from domain.model.devices import with_devices
 from domain.model.events import (
     BindFailed,
     ConfigDeleted,
+    ConfigEvent,
     ConfigUpserted,
     Event,
     NodeDeleted,
@@ -24,16 +26,19 @@ from domain.model.events import (
     PodDeleted,
     PodUpserted,
 )
-from domain.model.limits import resource_names_max, usage_window_seconds
+from domain.model.limits import usage_window_seconds
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
-from domain.state import steps
+from domain.model.usage import UsageRecord
+from domain.state import foreign, nominating, steps
 from domain.state.changes import (
     BindUndone,
     Change,
+    ClaimRefused,
     NodeChanged,
     NodeMeasured,
     PodAdopted,
+    PodGiven,
     PodMissed,
     PodOrphaned,
     PodRefreshed,
@@ -47,17 +52,12 @@ from domain.state.changes import (
 )
 from domain.state.config import Config
 from domain.state.devices import with_known_devices
-from domain.state.followed import FollowedEvent
-from domain.state.following import Following
-from domain.state.known_pods import KnownPods
 from domain.state.nodes import NodeEntry
-from domain.state.nominating import Nominating
 from domain.state.nominations import Nomination
 from domain.state.occupancy import Occupancy
 from domain.state.pods import PodEntry
 from domain.state.resources import ResourceIndex
-from domain.state.restorable import Restorable
-from domain.state.table import NodeTable
+from domain.state.table import NodeTable, why_too_many_names
 from domain.state.tombstones import Tombstones
 from domain.state.usage import UsageWindows
 from domain.state.versions import (
@@ -72,10 +72,9 @@ from domain.state.versions import (
 
 _SKIPPED: tuple[Change, ...] = (Skipped(),)
 _ARRIVALS_PER_MS = 1 << 15  # an arrival of the last moment that RFC 3339 can write still is an int64
-_TOO_MANY_NAMES = f"brings more names than all nodes may have ({resource_names_max}, resource_names_max)"
 
 
-class ClusterState(Restorable):
+class ClusterState:
     """Nodes, pods and what they occupy, as of the events applied so far.
 
     Parameters
@@ -84,35 +83,36 @@ class ClusterState(Restorable):
         Decides between nodes of equal score, and nothing else.
     usage_window_seconds : int
         Length of the usage window of a node that does not say another length itself.
+
+    Attributes
+    ----------
+    shards_count : int
+        How many shards there are.
     """
 
     def __init__(self, *, seed: int, usage_window_seconds: int = usage_window_seconds) -> None:
         self.resources = ResourceIndex()
         self.table = NodeTable(self.resources, seed)
         self.usage = UsageWindows(usage_window_seconds)
-        of = self._occupancy = Occupancy(self.resources, self.table, self.usage)
-        self.nodes, self.sums, self.index = of.nodes, of.sums, of.index
+        of = self._occupancy = Occupancy(self.table, self.usage)
+        self.nodes, self.pods, self.sums, self.index = of.nodes, of.pods, of.sums, of.index
         self.own_changes, self.improved_rows = of.own_changes, of.improved_rows
+        self.nominations = of.nominations
         self.uncounted: Mapping[str, str] = of.uncounted
-        self._known = KnownPods(self.index)
-        self.pods = self._known.entries
         self.tombstones = Tombstones()
         self.config = Config(self.index)
-        self.nominations, self._nominating = of.nominations, Nominating(of, self._known)
-        parts = self._known, self.resources, self.usage, self._nominating, self.tombstones
-        self._following = Following(of, *parts)
+        self.shards_count = 1
         self._next_arrival = 1
 
-    # ------------------------------------------------------------------------------------------ events
+    def apply(self, event: Event | steps.Step, shard: int = 0) -> tuple[Change, ...]:
+        """Fold one event or step, and return what changed, in order.
 
-    def apply(self, event: Event | FollowedEvent | steps.Step, shard: int = 0) -> tuple[Change, ...]:
-        """Fold one event, and return what changed, in order. ``shard`` is the one whose record it is.
-
-        Cost: O(1) per event. A node that appears costs its pods besides.
+        ``shard`` is the one whose record it is. Cost: O(1), and per pod of it. A node that appears costs its
+        pods besides.
         """
         match event:
             case PodUpserted():
-                return self._upsert_pod(self.config.settled(event, self.pods), shard)
+                return self._upsert_pod(self.config.with_priority(event, self.pods), shard)
             case PodDeleted():
                 return self._delete_pod(event, shard)
             case BindFailed():
@@ -122,40 +122,73 @@ class ClusterState(Restorable):
             case NodeDeleted():
                 return self._delete_node(event)
             case NodeUsed():
-                return self._measure(event)
-            case steps.Assumed():
-                self._occupancy.assume(event.keys, event.rows, self.pods, event.specs)
-                return self._nominating.keep(event.keys)
-            case steps.Nominated() | steps.Cleared() | steps.Unnominated() | steps.Repromised():
-                return tuple(self._nominating.fold(event))
-            case steps.Forgotten():
-                for key, arrival in event.arrivals.items():
-                    self._occupancy.unplace(self.pods[key], changes=-1)
-                    self.pods[key].arrival = arrival
-                return ()
-            case steps.Settle():
-                return tuple(_regrouped(each) for each in self.index.settle(self.pods))
-            case steps.Written():
-                self._known.note_times(event.placed_ms)
-                self.own_changes.clear()
-                return ()
-            case steps.Passed():
-                self.tombstones.pass_to(event.now_ms, event.forget_before_ms)
-                return ()
-            case steps.Reached():
-                self._next_arrival = max(self._next_arrival, event.now_ms * _ARRIVALS_PER_MS)
-                return ()
-            case steps.Given():
-                for entry in [e for e in self.pods.values() if not e.node and e.shard in event.shards]:
-                    self._known.leave(entry)
-                return ()
-            case steps.Owned():
-                self._occupancy.shards_count = event.shards_count
-                return tuple(self._occupancy.hold(event.shards, self.pods, event.orphaned))
+                return self._measure_node(event)
             case ConfigUpserted() | ConfigDeleted():
-                return self._nominating.fold_config(self.config, event)
+                return self._configure(event)
             case _:
-                return tuple(self._following.fold(event))
+                return tuple(self._take_step(event))
+
+    def _take_step(self, step: steps.Step) -> Iterator[Change]:
+        of = self._occupancy
+        match step:
+            case steps.Assumed():
+                of.count_assumed_pods(step.keys, step.rows, step.specs)
+                yield from nominating.end_of_bound(of, step.keys)
+            case steps.Forgotten():
+                for key, arrival in step.arrivals.items():
+                    of.uncount_pod(self.pods[key], changes=-1)
+                    self.pods[key].arrival = arrival
+                for nomination in step.nominations:
+                    nominating.begin(of, nomination)
+                for key, arrival in step.arrivals.items():
+                    if key not in self.nominations.entries:
+                        yield ClaimRefused(self.pods[key].spec, arrival, placed=True)
+            case steps.Nominated():
+                yield from nominating.nominate(of, step)
+            case steps.Cleared():
+                yield from nominating.clear(of, step.keys, step.reason)
+            case steps.Unnominated():
+                for key in [key for key in step.keys if key in self.nominations.entries]:
+                    nomination, _ = nominating.end(of, key)
+                    self.nodes[nomination.node].version -= 1
+                    yield ClaimRefused(self.pods[key].spec, self.pods[key].arrival, placed=False)
+            case steps.Reclassify():
+                yield from map(_regrouped, self.index.reclassify(self.pods))
+            case steps.Written():
+                self.own_changes.clear()
+                _note_placed(of, step.placed_ms)
+            case steps.Passed():
+                self.tombstones.pass_to(step.now_ms, step.forget_before_ms)
+            case steps.Reached():
+                self._next_arrival = max(self._next_arrival, step.now_ms * _ARRIVALS_PER_MS)
+            case steps.Given():
+                for entry in [e for e in self.pods.values() if not e.node and e.shard in step.shards]:
+                    of.forget_pod(entry)
+                    yield PodGiven(entry.spec)
+                yield from of.own_shards(of.own - step.shards, ())
+            case steps.Owned():
+                self.shards_count = step.shards_count
+                yield from of.own_shards(step.shards, step.orphaned)
+            case steps.PodsFollowed():
+                yield from foreign.count_pods(of, step)
+            case steps.PodsLeft():
+                yield from foreign.forget_pods(of, step)
+            case steps.PodsFollowedCounted():
+                for uid in step.uids:
+                    of.uncounted.pop(of.keys.get(uid, ""), None)
+            case steps.PodFollowedRefreshed():
+                yield from foreign.refresh_pod(of, step)
+            case steps.VersionsFollowed():
+                yield from foreign.raise_versions(of, step)
+            case steps.NodeFollowed():
+                yield from foreign.follow_node(of, step)
+            case steps.NominationsFollowed():
+                yield from nominating.follow(of, step)
+            case steps.GoneFollowed():
+                for gone in zip(step.keys, step.uids, step.versions, step.at_ms, strict=True):
+                    self.tombstones.add(*gone)
+            case _:
+                assert_never(step)
 
     @property
     def own(self) -> frozenset[int]:
@@ -167,55 +200,60 @@ class ClusterState(Restorable):
         """Keys of own pods that were told that their node is gone, and not that it is back."""
         return self._occupancy.orphaned
 
-    def is_own_promise(self, nomination: Nomination) -> bool:
+    def is_own_nomination(self, nomination: Nomination) -> bool:
         """Say whether the pod of a nomination is of an own shard, and waits."""
-        return self._nominating.is_own(nomination)
+        return nominating.is_own(self._occupancy, nomination)
 
-    @property
-    def shards_count(self) -> int:
-        """How many shards there are."""
-        return self._occupancy.shards_count
+    def requested_of(self, name: str) -> dict[str, int]:
+        """Return what the pods on a node request, summed per resource, without zeros."""
+        return self.sums.of(name, self.nodes[name])
+
+    def _configure(self, event: ConfigEvent) -> tuple[Change, ...]:
+        """Take a configuration object; end the nominations of gangs for which something else holds now."""
+        gangs = self.index.gangs.of_object(f"{event.namespace}/{event.name}")
+        before = [(gang, self.config.gang(gang)) for gang in gangs]
+        changes = self.config.fold(event, self.pods)
+        changed = [gang for gang, spec in before if self.config.gang(gang) != spec]
+        return (*changes, *chain.from_iterable(nominating.end_of_gang(self._occupancy, g) for g in changed))
+
+    # ------------------------------------------------------------------------------------------- nodes
 
     def _upsert_node(self, spec: NodeSpec, shard: int) -> tuple[Change, ...]:
         entry = self.nodes.get(spec.name) or NodeEntry()
-        renewed = entry.spec is not None and entry.spec.uid != spec.uid
-        late = self.tombstones.why_late(spec.name, spec.uid, spec.resource_version) if renewed else ""
-        if not (renewed and entry.deleted) and is_stale(spec.resource_version, entry.resource_version):
+        before = entry.spec
+        is_new, is_back = before is None, entry.deleted and before is not None
+        is_replaced = before is not None and before.uid != spec.uid
+        late = self.tombstones.why_late(spec.name, spec.uid, spec.resource_version) if is_replaced else ""
+        if not (is_replaced and entry.deleted) and is_stale(spec.resource_version, entry.resource_version):
             late = skip_reason(spec.resource_version, entry.resource_version)
         if late:
             return (Skipped(late),)
-        if not entry.deleted and same_node(entry.spec, spec):
+        if not entry.deleted and same_node(before, spec):
             return _SKIPPED
-        present = () if entry.deleted or entry.spec is None else with_devices(entry.spec.allocatable)
-        if self.resources.count_with(with_devices(spec.allocatable), present) > resource_names_max:
-            return (Refused("object.status.allocatable", _TOO_MANY_NAMES),)
-        entry = self._occupancy.meet(spec.name)
-        is_new, is_back = entry.spec is None, entry.deleted and entry.spec is not None
+        if too_many := why_too_many_names(self.table, spec):
+            return (Refused("object.status.allocatable", too_many),)
+        entry = self._occupancy.find_or_add_node(spec.name)
         if is_new:
-            self._occupancy.number(entry, self._occupancy.next_ordinal(shard))
+            ordinal = self._occupancy.last_ordinal + 1
+            if len(self.own) < self.shards_count:  # others add nodes, too: each shard has its own remainder
+                ordinal += (shard - ordinal) % self.shards_count
+            self._occupancy.set_ordinal(entry, ordinal)
         # A new object under the name counts its versions anew, so that no version blocks a name for ever. The
         # object before it is remembered by its uid, as a pod that is gone.
-        replaced = None
-        if renewed and entry.spec is not None:
-            replaced = (entry.spec.uid, entry.resource_version)
+        replaced = (before.uid, entry.resource_version) if before is not None and is_replaced else None
+        if replaced is not None:
             self.tombstones.add(spec.name, *replaced)
-        known = None if renewed else entry.resource_version
+        known = None if is_replaced else entry.resource_version
         entry.resource_version = newer_of(spec.resource_version, known)
         entry.spec = msgspec.structs.replace(spec, resource_version=entry.resource_version)
-        self._occupancy.show(entry)
+        self._occupancy.write_row(entry)
         self.usage.unknown.discard(spec.name)
-        self._note_spec(spec.name, entry)
-        changed = (NodeChanged(spec.name, replaced),)
+        self.own_changes.change_spec(spec.name)
         if is_new:
-            self._occupancy.count_own(spec.name, is_new=True)
-        given = _given(self._occupancy.give_devices(spec.name))
-        told = tuple(self._occupancy.tell_own(PodReturned, spec.name)) if is_back else ()
-        return (*changed, *given, *told)
-
-    def _note_spec(self, name: str, entry: NodeEntry) -> None:
-        entry.version += 1
-        entry.spec_count += 1
-        self.own_changes.change_spec(name)
+            self._occupancy.count_own_pods(spec.name, is_new=True)
+        given = self._occupancy.give_devices(spec.name)
+        returned = self._occupancy.report_own_pods(PodReturned, spec.name) if is_back else ()
+        return (NodeChanged(spec.name, replaced), *given, *returned)
 
     def _delete_node(self, event: NodeDeleted) -> tuple[Change, ...]:
         entry = self.nodes.get(event.name)
@@ -228,14 +266,15 @@ class ClusterState(Restorable):
         # The last version that was seen outlives the node, so that a late duplicate stays late.
         entry.resource_version = newer_of(event.resource_version, entry.resource_version)
         entry.spec = msgspec.structs.replace(entry.spec, resource_version=entry.resource_version)
-        self._occupancy.hide(entry)
-        self._note_spec(event.name, entry)
-        # Who holds the shard of usage may leave it before it hears of this: the end is told here, too.
+        self._occupancy.remove_row(entry)
+        self.own_changes.change_spec(event.name)
+        # The owner of the shard of usage may leave it before it hears of this: the end is told here, too.
         forgotten = (NodeMeasured(event.name),) if self.usage.forget(event.name) else ()
-        told = self._occupancy.tell_own(PodOrphaned, event.name)
-        return (NodeChanged(event.name), *forgotten, *told, *self._nominating.leave(event.name))
+        orphaned = self._occupancy.report_own_pods(PodOrphaned, event.name)
+        ended = nominating.end_on_node(self._occupancy, event.name)
+        return (NodeChanged(event.name), *forgotten, *orphaned, *ended)
 
-    def _measure(self, event: NodeUsed) -> tuple[Change, ...]:
+    def _measure_node(self, event: NodeUsed) -> tuple[Change, ...]:
         """Take a measurement. One of a node that is gone says nothing of the node that may come back."""
         entry = self.nodes.get(event.usage.node)
         spec = None if entry is None else entry.spec
@@ -243,7 +282,7 @@ class ClusterState(Restorable):
             return _SKIPPED
         change = self.usage.fold(event.usage, spec)
         if isinstance(change, NodeMeasured):
-            self._occupancy.measure(change.name, newer=change.newer)
+            self._occupancy.measure_node(change.name, newer=change.newer)
         return (change,)
 
     # -------------------------------------------------------------------------------------------- pods
@@ -255,14 +294,14 @@ class ClusterState(Restorable):
         if entry is not None and is_stale(pod.resource_version, known := entry.spec.resource_version):
             reason = skip_reason(pod.resource_version, known)
             made_way = entry.spec.uid != pod.uid  # for the pod that is known
-            return (self._miss(key, pod.uid, known, reason) if made_way else Skipped(reason),)
+            return (_missed(self.tombstones, key, pod.uid, known, reason) if made_way else Skipped(reason),)
         if entry is None or entry.spec.uid != pod.uid:
             late = self.tombstones.why_late(key, pod.uid, pod.resource_version)
             if late:
                 return (Skipped(late),)
-        if entry is not None and self._is_of_another(entry, shard):
-            return (_of_another(entry, shard),)
-        holder = self._known.keys.get(pod.uid, key)
+        if entry is not None and (refused := _why_foreign(entry, shard, self._occupancy.own)):
+            return refused
+        holder = self._occupancy.keys.get(pod.uid, key)
         if holder != key:
             return (Refused("object.metadata.uid", taken(pod, holder), "uid-taken"),)
         if entry is not None and entry.spec.uid != pod.uid:
@@ -272,33 +311,30 @@ class ClusterState(Restorable):
         if pod.finished:
             version = pod.resource_version
             if entry is None:
-                return (*changes, self._miss(key, pod.uid, version))
+                return (*changes, _missed(self.tombstones, key, pod.uid, version))
             return (*changes, *self._release(entry, "finished", version))
         if pod.node_name and (entry is None or entry.node != pod.node_name):
             full = self._occupancy.why_full(pod.node_name)
             if full:
                 return (*changes, Refused("object.spec.nodeName", full))
         if entry is None:
-            return (*changes, self._enter(pod, shard))
+            return (*changes, self._add_pod(pod, shard))
         if pod.key in self.nominations.entries and (pod.node_name or pod.signature != entry.spec.signature):
-            changes += self._nominating.end_of(entry.spec, "adopted" if pod.node_name else "changed")
-        before, change = entry.pod_class, self._update(entry, pod, shard)
+            reason = "adopted" if pod.node_name else "changed"
+            changes += nominating.end_of_pod(self._occupancy, entry.spec, reason)
+        before, change = entry.pod_class, self._update_pod(entry, pod, shard)
         regrouped = isinstance(change, PodRefreshed) and entry.pod_class is not before
         return (*changes, change, _regrouped(entry)) if regrouped else (*changes, change)
 
-    def _is_of_another(self, entry: PodEntry, shard: int) -> bool:
-        """Say whether a record of a shard names a pod of another worker: its producer chose the partition."""
-        return entry.shard != shard and entry.shard not in self._occupancy.own
-
-    def _enter(self, pod: PodSpec, shard: int) -> Change:
-        entry = self._known.enter(pod, self._next_arrival, shard)
+    def _add_pod(self, pod: PodSpec, shard: int) -> Change:
+        entry = self._occupancy.add_pod(pod, self._next_arrival, shard)
         self._next_arrival += 1
         if not pod.node_name:
             return PodWaits(pod, entry.arrival)
-        self._occupancy.place(entry, pod.node_name, adopted=True)
-        return self._adopted(entry.spec, pod.node_name)
+        self._occupancy.count_pod(entry, pod.node_name, adopted=True)
+        return _adopted(self._occupancy, entry.spec, pod.node_name)
 
-    def _update(self, entry: PodEntry, pod: PodSpec, shard: int) -> Change:
+    def _update_pod(self, entry: PodEntry, pod: PodSpec, shard: int) -> Change:
         before, before_node = entry.spec, entry.node
         pod.share_texts(before)
         if pod.resource_version is None and before.resource_version is not None:
@@ -310,38 +346,34 @@ class ClusterState(Restorable):
         if node == before_node and (before.signature, before.devices) == (pod.signature, pod.devices):
             if before == pod:
                 return _SKIPPED[0]
-            self.index.renew(entry, pod)
+            self.index.update_pod(entry, pod)
             return PodRefreshed(pod, bool(node), entry.arrival)
         entry.shard = shard
         if node == "":
-            self.index.renew(entry, pod)
+            self.index.update_pod(entry, pod)
             entry.arrival = self._next_arrival
             self._next_arrival += 1
             return PodWaits(pod, entry.arrival, before)
         if before_node:
-            self._occupancy.unplace(entry)
-        self.index.renew(entry, pod)
+            self._occupancy.uncount_pod(entry)
+        self.index.update_pod(entry, pod)
         if node == before_node:
-            self._occupancy.place(entry, node, adopted=entry.adopted)
+            self._occupancy.count_pod(entry, node, adopted=entry.adopted)
             version, reasons = self._occupancy.version_of(node), self._occupancy.amiss(node)
             return PodResized(entry.spec, node, version, entry.adopted, reasons)
-        self._occupancy.place(entry, node, adopted=True)
-        return self._adopted(entry.spec, node, before_node, None if before_node else before)
-
-    def _adopted(self, pod: PodSpec, node: str, before: str = "", waited: PodSpec | None = None) -> Change:
-        version, reasons = self._occupancy.version_of(node), self._occupancy.amiss(node)
-        return PodAdopted(pod, node, version, before, waited, reasons)
+        self._occupancy.count_pod(entry, node, adopted=True)
+        return _adopted(self._occupancy, entry.spec, node, before_node, None if before_node else before)
 
     def _delete_pod(self, event: PodDeleted, shard: int) -> tuple[Change, ...]:
         key = f"{event.namespace}/{event.name}"
         entry, version = self.pods.get(key), event.resource_version
         if entry is None:
-            return (self._miss(key, event.uid or key, version),)
+            return (_missed(self.tombstones, key, event.uid or key, version),)
         refused = why_not_deleted(event, entry.spec)
         if refused == OTHER_UID:
-            return (self._miss(key, event.uid, version, refused),)
-        if self._is_of_another(entry, shard):
-            return (_of_another(entry, shard),)
+            return (_missed(self.tombstones, key, event.uid, version, refused),)
+        if foreign_pod := _why_foreign(entry, shard, self._occupancy.own):
+            return foreign_pod
         if refused:
             return (Skipped(refused),)
         return self._release(entry, "deleted", version)
@@ -351,49 +383,114 @@ class ClusterState(Restorable):
         pod, entry = event.pod.pod, self.pods.get(event.pod.pod.key)
         if entry is None or (entry.spec.uid, entry.node, entry.adopted) != (pod.uid, event.node, False):
             return self.apply(event.pod, shard)
-        if self._is_of_another(entry, shard):
-            return (_of_another(entry, shard),)
+        if foreign_pod := _why_foreign(entry, shard, self._occupancy.own):
+            return foreign_pod
         if pod.terminating or entry.spec.terminating:  # it never will be bound
             return self._release(entry, "deleted", pod.resource_version)
-        self._occupancy.unplace(entry)
+        self._occupancy.uncount_pod(entry)
         if entry.spec.node_name:
-            self.index.renew(entry, msgspec.structs.replace(entry.spec, node_name=""))
+            self.index.update_pod(entry, msgspec.structs.replace(entry.spec, node_name=""))
         entry.arrival = self._next_arrival
         self._next_arrival += 1
         undone = BindUndone(entry.spec, event.node, self._occupancy.version_of(event.node), entry.arrival)
-        return (*self._nominating.lack(entry.spec.template.gang), undone)
-
-    def _miss(self, key: str, uid: str, version: int | None, reason: str = "known") -> Change:
-        """Remember a pod that was gone before it was known. Cost: O(1)."""
-        if not self.tombstones.misses(key, uid, version):
-            return Skipped(reason)
-        self.tombstones.add(key, uid, version)
-        return PodMissed(key, uid, version, reason)
+        return (*nominating.end_of_gang(self._occupancy, entry.spec.template.gang), undone)
 
     def _release(self, entry: PodEntry, reason: str, resource_version: int | None) -> tuple[Change, ...]:
         pod, node = entry.spec, entry.node
-        ended = self._nominating.end_of(pod, "released")
+        ended = nominating.end_of_pod(self._occupancy, pod, "released")
         if node:
-            ended += self._nominating.lack(pod.template.gang)
-            self._occupancy.unplace(entry)
-        self._known.leave(entry)
+            ended += nominating.end_of_gang(self._occupancy, pod.template.gang)
+            self._occupancy.uncount_pod(entry)
+        self._occupancy.forget_pod(entry)
         newest = newer_of(resource_version, pod.resource_version)
         self.tombstones.add(pod.key, pod.uid, newest)
         return (*ended, PodReleased(pod, node, self._occupancy.version_of(node), reason, newest))
 
-    def requested_of(self, name: str) -> dict[str, int]:
-        """Return what the pods on a node request, summed per resource, without zeros."""
-        return self.sums.of(name, self.nodes[name])
+    # ------------------------------------------------------------------------------ after a restart
 
+    def restore_node(
+        self, *, name: str, ordinal: int, version: int, spec: NodeSpec, spec_count: int = 1, deleted: bool
+    ) -> None:
+        """Restore a node from the ledger, before any pod."""
+        entry = self._occupancy.find_or_add_node(name)
+        self._occupancy.set_ordinal(entry, ordinal)
+        entry.version, entry.spec_count = version, spec_count
+        entry.spec = spec
+        entry.resource_version = spec.resource_version
+        if not deleted:
+            self._occupancy.write_row(entry)
 
-def _of_another(entry: PodEntry, shard: int) -> Refused:
-    message = f"is a pod of shard {entry.shard}: a record of it came with those of shard {shard}"
-    return Refused("object.metadata.name", message, "other-shard")
+    def restore_pod(
+        self,
+        pod: PodSpec,
+        *,
+        node: str,
+        adopted: bool,
+        arrival: int = 0,
+        shard: int = 0,
+        counted: bool = True,
+        placed_ms: int = 0,
+    ) -> bool:
+        """Restore a pod from the ledger. Waiting pods come in their order of arrival, and keep it.
 
+        False: its key is that of a pod of another shard here, which stays. A key is in one shard, unless its
+        producers chose the partitions.
+        """
+        if pod.key in self.pods:
+            return False
+        entry = self._occupancy.add_pod(pod, arrival, shard)
+        self._next_arrival = max(self._next_arrival, arrival + 1)
+        if node:
+            entry.placed_ms = placed_ms
+            self._occupancy.count_pod(entry, node, adopted=adopted, is_change=False)
+            if not counted and (shard not in self.own or self.nodes[node].spec is not None):
+                self._occupancy.uncounted[pod.key] = node
+        return True
 
-def _given(entries: Sequence[PodEntry]) -> tuple[Change, ...]:
-    return tuple(PodRefreshed(entry.spec, True, entry.arrival) for entry in entries)
+    def restore_usage(self, record: UsageRecord) -> None:
+        """Restore the measured usage of a node, after the pods that it covers and before later ones.
+
+        That of a node that is gone was written by a worker which had not heard of its end yet.
+        """
+        entry = self.nodes.get(record.node)
+        is_known = entry is not None and entry.spec is not None
+        if entry is not None and is_known and entry.deleted:
+            return
+        self.usage.restore(record, known=is_known)
+        self._occupancy.measure_node(record.node, newer=True)
 
 
 def _regrouped(entry: PodEntry) -> PodRegrouped:
     return PodRegrouped(entry.spec, bool(entry.node), entry.arrival)
+
+
+def _why_foreign(entry: PodEntry, shard: int, own: frozenset[int]) -> tuple[Refused, ...]:
+    """Refuse a record of a shard that names a pod of another worker: its producer chose the partition."""
+    if entry.shard == shard or entry.shard in own:
+        return ()
+    message = f"is a pod of shard {entry.shard}: a record of it came with those of shard {shard}"
+    return (Refused("object.metadata.name", message, "other-shard"),)
+
+
+def _adopted(
+    of: Occupancy, pod: PodSpec, node: str, before: str = "", waited: PodSpec | None = None
+) -> PodAdopted:
+    return PodAdopted(pod, node, of.version_of(node), before, waited, of.amiss(node))
+
+
+def _missed(tombstones: Tombstones, key: str, uid: str, version: int | None, reason: str = "known") -> Change:
+    """Remember a pod that was gone before it was known. Cost: O(1)."""
+    if not tombstones.misses(key, uid, version):
+        return Skipped(reason)
+    tombstones.add(key, uid, version)
+    return PodMissed(key, uid, version, reason)
+
+
+def _note_placed(of: Occupancy, placed_ms: Mapping[str, int]) -> None:
+    """Note at which log time pods (by key) were placed: it decides which of them have to leave first."""
+    pods = of.pods
+    for key, at_ms in placed_ms.items():  # each placed pod comes by here
+        if key in pods:
+            pods[key].placed_ms = at_ms
+    if of.index.renewed is not None:
+        of.index.renewed.update(pods[key].node for key in placed_ms if key in pods)

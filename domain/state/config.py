@@ -70,13 +70,13 @@ class Config:
             *(self._resolve(e) for e in waiting if e.spec.template.priority_class == event.name),
         )
 
-    def settled(self, event: PodUpserted, pods: Mapping[str, PodEntry]) -> PodSpec:
+    def with_priority(self, event: PodUpserted, pods: Mapping[str, PodEntry]) -> PodSpec:
         """Return the pod of an event, with the priority of its class where it says none itself."""
         pod, asked = event.pod, event.priority_class
         if asked is None:  # as nearly all do
             return pod
         known = pods.get(pod.key)
-        return self.priorities.settle(pod, asked, None if known is None else known.spec)
+        return self.priorities.with_priority(pod, asked, None if known is None else known.spec)
 
     def gang(self, gang: str) -> PodGroup | None:
         """Return what holds for a gang (as ``namespace/name``); None: nothing says so."""
@@ -87,12 +87,8 @@ class Config:
 
     def _resolve(self, entry: PodEntry) -> Change:
         before = entry.spec
-        entry.spec = self.priorities.settle(before, before.template.priority_class, None)
+        entry.spec = self.priorities.with_priority(before, before.template.priority_class, None)
         return PodResolved(entry.spec, entry.arrival, before)
-
-    def restore(self, thing: ConfigObject) -> None:
-        """Put an object back as the ledger has it. What is gone comes in the order in which it went."""
-        self._put(thing)
 
     def _upsert(self, event: ConfigUpserted) -> tuple[Change, ...]:
         known = self.known.get((event.kind, event.namespace, event.name))
@@ -134,16 +130,17 @@ class Config:
         )
         if thing == self.known.get(thing.key):
             return (Skipped(),)
-        self._put(thing)
+        self.put(thing)
         changes = [ConfigChanged(thing)]
         if len(self._gone) > config_gone_max:
             for kind, namespace, name in sorted(self._gone.make_room(config_gone_max)):
                 forgotten = ConfigObject(kind=kind, namespace=namespace, name=name, content=None)
-                self._put(forgotten)
+                self.put(forgotten)
                 changes.append(ConfigChanged(forgotten))
         return tuple(changes)
 
-    def _put(self, thing: ConfigObject) -> None:
+    def put(self, thing: ConfigObject) -> None:
+        """Know an object as it is now. From the ledger what is gone comes in the order in which it went."""
         before = self.known.pop(thing.key, None)
         change = (thing.content is not None) - (before is not None and before.content is not None)
         self._totals[thing.kind] += change
@@ -189,7 +186,7 @@ class Priorities:
         found = self._classes.get(asked) if asked else self._default
         return template.priority if found is None else found.value
 
-    def settle(self, pod: PodSpec, asked: str, known: PodSpec | None) -> PodSpec:
+    def with_priority(self, pod: PodSpec, asked: str, known: PodSpec | None) -> PodSpec:
         """Return a pod with the priority that it has by a class, "" for the default one.
 
         A pod that is ``known`` keeps what it has, unless it names another class or its class was not there.

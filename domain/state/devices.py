@@ -55,7 +55,7 @@ def derive(
 
 
 def kept_free(ask: Ask, resources: ResourceIndex) -> tuple[list[int], list[int]]:
-    """Return what a promise keeps free of devices beside the sums of its pod, as columns and values.
+    """Return what a nomination keeps free of devices beside the sums of its pod, as columns and values.
 
     Which devices the pod will get is not known before its victims have left. So a share is kept free on the
     emptiest device, and that device from pods that want it whole; whole devices are kept from all shares.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 
 from domain.model.config import GROUP_MARK
+from domain.state.members import discard
 from domain.state.pods import PodEntry
 
 
@@ -19,7 +20,7 @@ class GangMembers:
         self._of_object: dict[str, dict[str, None]] = {}  # by PodGroup or Workload
         self.changed: dict[str, None] = {}
 
-    def enter(self, gang: str, key: str) -> None:
+    def add_pod(self, gang: str, key: str) -> None:
         """Take a pod that names a gang; "" is none."""
         if gang:
             if gang not in self._members:
@@ -28,17 +29,17 @@ class GangMembers:
             self._members[gang][key] = None
             self.changed[gang] = None
 
-    def leave(self, gang: str, key: str) -> None:
+    def note_change(self, gang: str) -> None:
+        """Have a gang looked at again; "" is none."""
+        if gang:
+            self.changed[gang] = None
+
+    def forget_pod(self, gang: str, key: str) -> None:
         """Forget a pod of a gang."""
         if gang:
-            members = self._members[gang]
-            del members[key]
-            if not members:
-                del self._members[gang]
-                of = gang.partition(GROUP_MARK)[0]
-                del self._of_object[of][gang]
-                if not self._of_object[of]:
-                    del self._of_object[of]
+            discard(self._members, gang, key)
+            if gang not in self._members:
+                discard(self._of_object, gang.partition(GROUP_MARK)[0], gang)
             self.changed[gang] = None
 
     def of_object(self, name: str) -> list[str]:

@@ -39,7 +39,7 @@ class Values:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def take(self, text: str) -> int:
+    def use(self, text: str) -> int:
         """Return the id of a text, which is in use once more."""
         value = self._ids.get(text)
         if value is None:
@@ -63,7 +63,7 @@ class Values:
         self.numbers[value] = 0 if number is None else number
         return value
 
-    def drop(self, value: int) -> None:
+    def release(self, value: int) -> None:
         """Give back one use of an id."""
         self._uses[value] -= 1
         if not self._uses[value]:
@@ -164,10 +164,10 @@ class KeyedValues(Generic[K]):
         """Replace what a row has. Cost: O(entries)."""
         for key, text in before.items():
             if after.get(key) != text:
-                self.values.drop(self._take_out(row, key))
+                self.values.release(self._take_out(row, key))
         for key, text in after.items():
             if before.get(key) != text:
-                self._put(row, key, self.values.take(text))
+                self._put(row, key, self.values.use(text))
 
     def move(self, source: int, row: int, keys: Mapping[K, str]) -> None:
         """Move what a row has to a row that has nothing. Cost: O(entries)."""

@@ -3,51 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from domain.model.nodes import NodeSpec
 from domain.state.pods import PodEntry
 
 
+@dataclass(slots=True, eq=False)
 class NodeEntry:
     """A node that is known: its place in the ledger, its last spec, and the pods that count on it.
 
-    ``version`` counts every change of the node and of what is placed on it, ``spec_count`` those of its spec.
-    ``recent`` names the pods that came after the node was last
-    measured; None where it never was, as then all of them did. ``elsewhere`` sums, for a node with a row, the
-    requests of its pods that have no column.
+    ``ordinal`` is given with the first spec, so that it is the same after a restart. ``version`` counts each
+    change of the node and of what is placed on it, ``spec_count`` those of its spec. ``recent`` names the
+    pods that came after the node was last measured; None where it never was, as then all of them did.
+    ``elsewhere`` sums, for a node with a row, the requests of its pods that have no column.
     """
 
-    __slots__ = (
-        "deleted",
-        "elsewhere",
-        "ordinal",
-        "pods",
-        "recent",
-        "resource_version",
-        "spec",
-        "spec_count",
-        "version",
-    )
+    ordinal: int = 0
+    version: int = 0
+    spec_count: int = 0
+    spec: NodeSpec | None = None
+    deleted: bool = True
+    resource_version: int | None = None
+    pods: dict[str, PodEntry] = field(default_factory=dict)
+    elsewhere: dict[str, int] = field(default_factory=dict)
+    recent: set[str] | None = None
 
-    def __init__(self) -> None:
-        self.ordinal = 0  # given with the first spec, so that it is the same after a restart
-        self.version = 0
-        self.spec_count = 0
-        self.spec: NodeSpec | None = None
-        self.deleted = True
-        self.resource_version: int | None = None
-        self.pods: dict[str, PodEntry] = {}
-        self.elsewhere: dict[str, int] = {}
-        self.recent: set[str] | None = None
-
-    def add(self, pod: PodEntry) -> None:
+    def add_pod(self, pod: PodEntry) -> None:
         """Count a pod on the node."""
         key = pod.spec.key
         self.pods[key] = pod
         if self.recent is not None:
             self.recent.add(key)
 
-    def drop(self, pod: PodEntry) -> None:
+    def drop_pod(self, pod: PodEntry) -> None:
         """Stop counting a pod."""
         del self.pods[pod.spec.key]
         if self.recent is not None:

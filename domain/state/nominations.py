@@ -1,4 +1,4 @@
-"""Nodes that are promised to pods until their victims have left, and who these victims are."""
+"""Nominations: nodes that are set aside for pods until their victims have left, and these victims."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from domain.model.pods import PodTemplate
 from domain.model.timestamps import NEVER_MS
 from domain.state.devices import kept_free
-from domain.state.resources import ResourceIndex
+from domain.state.members import discard
 from domain.state.sums import Sums
 from domain.state.table import NodeTable
 
@@ -26,7 +26,7 @@ class Victim(NamedTuple):
 
 
 class Nomination(msgspec.Struct, frozen=True, kw_only=True):
-    """A waiting pod has a node of its own promised, from ``at_ms`` to ``expires_ms`` (log time).
+    """A node is set aside for a waiting pod, from ``at_ms`` to ``expires_ms`` (log time).
 
     ``victims`` are all that were asked to leave for it; some may be gone.
     """
@@ -67,12 +67,12 @@ class Nominations:
         Grows whenever a nomination begins or ends.
     """
 
-    def __init__(self, table: NodeTable, resources: ResourceIndex, sums: Sums) -> None:
-        self._table, self._resources, self._sums = table, resources, sums
-        self._revision = resources.revision
+    def __init__(self, table: NodeTable, sums: Sums) -> None:
+        self._table, self._sums = table, sums
+        self._revision = table.resources.revision
         self._on: dict[str, dict[str, Nomination]] = {}
         self.entries: dict[str, Nomination] = {}
-        self._keys: dict[str, list[str]] = {}  # by the uid of waiting pods
+        self._keys: dict[str, dict[str, None]] = {}  # by the uid of waiting pods
         self._gangs: dict[str, dict[str, Nomination]] = {}
         self.evicted: dict[str, str] = {}
         self.expires_next_ms = 0  # no nomination expires before it
@@ -91,14 +91,14 @@ class Nominations:
         return sorted(self._gangs.get(gang, {}).values(), key=_uid_and_shard)
 
     def add(self, nomination: Nomination, evicted: Iterable[Victim]) -> None:
-        """Promise a node; of the victims ``evicted`` are still there."""
+        """Set a node aside; of the victims ``evicted`` are still there."""
         key, node = nomination.key, nomination.node
         self.version += 1
         assert key not in self.entries, "a pod has one nomination"
         earliest = min(nomination.expires_ms, self.expires_next_ms) if self.entries else nomination.expires_ms
         self.expires_next_ms = earliest
         self.entries[key] = self._on.setdefault(node, {})[key] = nomination
-        self._keys.setdefault(nomination.uid, []).append(key)
+        self._keys.setdefault(nomination.uid, {})[key] = None
         if gang := nomination.template.gang:
             self._gangs.setdefault(gang, {})[key] = nomination
         self.evicted.update((victim.key, key) for victim in evicted)
@@ -108,18 +108,10 @@ class Nominations:
         """End a nomination; return it with those of its victims that have not left, by uid: they stay."""
         nomination = self.entries.pop(key)
         self.version += 1
-        keys = self._keys[nomination.uid]
-        keys.remove(key)
-        if not keys:
-            del self._keys[nomination.uid]
-        here = self._on[nomination.node]
-        del here[key]
-        if not here:
-            del self._on[nomination.node]
+        discard(self._keys, nomination.uid, key)
+        discard(self._on, nomination.node, key)
         if gang := nomination.template.gang:
-            del self._gangs[gang][key]
-            if not self._gangs[gang]:
-                del self._gangs[gang]
+            discard(self._gangs, gang, key)
         self._count(nomination, -1)
         left = [victim for victim in nomination.victims if self.evicted.get(victim.key) == key]
         left.sort(key=_uid)  # in the order of the ledger, in which a restart knows them
@@ -128,7 +120,7 @@ class Nominations:
         return nomination, left
 
     def waits_for_any(self, node: str) -> bool:
-        """Say whether anybody is yet to leave a node: what is promised there may count on each of them."""
+        """Say whether any victim is yet to leave a node: nominations there may count on each of them."""
         return any(
             self.evicted.get(victim.key) == each.key
             for each in self._on.get(node, {}).values()
@@ -159,10 +151,10 @@ class Nominations:
 
     # ------------------------------------------------------------------------------------------- columns
 
-    def renew(self, node: str = "") -> None:
-        """Count anew what is promised of a node that has a new row; and of all nodes where columns moved."""
-        if self._revision != self._resources.revision:
-            self._revision = self._resources.revision
+    def count_anew(self, node: str = "") -> None:
+        """Count anew what is set aside of a node that has a new row; and of all nodes where columns moved."""
+        if self._revision != self._table.resources.revision:
+            self._revision = self._table.resources.revision
             nodes = list(self._on)
             if self._table.nominated is not None:
                 self._table.nominated[:] = 0
@@ -177,7 +169,7 @@ class Nominations:
     def _count(self, nomination: Nomination, sign: int) -> None:
         row = self._table.rows.get(nomination.node)
         if row is None:
-            return  # of another worker, who has not heard yet that the node is gone
+            return  # of another worker, which has not heard yet that the node is gone
         columns, values = self.amounts(nomination)
         self._table.nominated_columns()[columns, row] += sign * values
         self._table.touch(row)
@@ -192,7 +184,7 @@ class Nominations:
         count = len(vector.columns) - vector.recent_count
         columns, values = vector.columns[:count], vector.values[:count]
         if vector.ask.number:
-            kept, amounts = kept_free(vector.ask, self._resources)
+            kept, amounts = kept_free(vector.ask, self._table.resources)
             columns = np.append(columns, np.array(kept, dtype=np.int32))
             values = np.append(values, np.array(amounts, dtype=np.int64))
         return columns, values

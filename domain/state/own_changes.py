@@ -7,6 +7,7 @@ have been faster. Within a batch the facts come first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,6 @@ from domain.model.devices import amounts
 from domain.model.pods import PodSpec
 from domain.model.resources import PODS
 from domain.state.nodes import NodeEntry
-from domain.state.resources import ResourceIndex
 from domain.state.table import NodeTable
 
 
@@ -40,15 +40,14 @@ def requests_of(pod: PodSpec) -> Mapping[str, int]:
     return {**requests, **amounts(requests, pod.devices)} if pod.devices else requests
 
 
+@dataclass(slots=True, eq=False)
 class _Sum:
     """The changes of a node, and what they add per resource."""
 
-    __slots__ = ("changes", "delta", "is_spec", "was_gone")
-
-    def __init__(self) -> None:
-        self.changes = 0
-        self.delta: dict[str, int] = {}
-        self.is_spec = self.was_gone = False
+    changes: int = 0
+    delta: dict[str, int] = field(default_factory=dict)
+    is_spec: bool = False
+    was_gone: bool = False
 
     def add(self, amounts: Mapping[str, int], sign: int = 1) -> None:
         delta = self.delta
@@ -75,11 +74,11 @@ class OwnChanges:
 
     ``counted`` are the uids of pods on nodes that became known, whose rows count them from then on. ``told``
     says of uids of placed pods whether they were told that their node is gone, or is back. ``nominated`` are
-    keys of pods to which a node was promised, ``unnominated`` the uids of pods whose nomination ended.
+    keys of pods for which a node was nominated, ``unnominated`` the uids of pods whose nomination ended.
     """
 
-    def __init__(self, resources: ResourceIndex, table: NodeTable, nodes: Mapping[str, NodeEntry]) -> None:
-        self._resources, self._table, self._nodes = resources, table, nodes
+    def __init__(self, table: NodeTable, nodes: Mapping[str, NodeEntry]) -> None:
+        self._table, self._nodes = table, nodes
         self._facts: dict[str, _Sum] = {}
         self._claims: dict[str, _Sum] = {}
         self._placed: list[Placed] = []
@@ -111,7 +110,7 @@ class OwnChanges:
             fact = self._facts[node] = _Sum()
         return fact
 
-    def count(self, node: str, pod: PodSpec, sign: int, changes: int = 1) -> None:
+    def count_pod(self, node: str, pod: PodSpec, sign: int, changes: int = 1) -> None:
         """Take note that an event brought a pod to a node (1), or made it leave (-1)."""
         fact = self._facts.get(node) or self._fact(node)  # every release comes by: no call more than needed
         fact.changes += changes
@@ -131,19 +130,21 @@ class OwnChanges:
         """Take note of so many changes by which a node counts pods that were on it, but not counted."""
         self._fact(node).changes += changes
         for pod in pods:
-            self.count(node, pod, 1, changes=0)
+            self.count_pod(node, pod, 1, changes=0)
             self.counted.append(pod.uid)
 
     def change_spec(self, node: str) -> None:
-        """Take note that an event changed a node's spec, or deleted the node."""
-        fact = self._fact(node)
+        """Count the change of a node's spec, or its deletion, that an event brought."""
+        entry, fact = self._nodes[node], self._fact(node)
+        entry.version += 1
+        entry.spec_count += 1
         fact.changes += 1
         fact.is_spec = True
-        fact.was_gone |= self._nodes[node].deleted
+        fact.was_gone |= entry.deleted
 
     def facts(self) -> Iterator[NodeChange]:
         """Yield what events changed, by name."""
-        self.settle()
+        self.sum_claims()
         for name, fact in sorted(self._facts.items()):
             entry, claim = self._nodes[name], self._claims.get(name)
             before = entry.version - fact.changes - (claim.changes if claim else 0)
@@ -154,17 +155,17 @@ class OwnChanges:
 
     # ------------------------------------------------------------------------------------------ claims
 
-    def claim(self, placed: Placed) -> None:
+    def add_claim(self, placed: Placed) -> None:
         """Take note of what a cycle placed."""
         self._placed.append(placed)
 
-    def nominate(self, key: str, node: str) -> None:
-        """Take note that a cycle promised a node: a change by which others see that they were too late."""
-        self.settle()
+    def add_nomination(self, key: str, node: str) -> None:
+        """Take note that a cycle nominated a node: a change by which others see that they were too late."""
+        self.sum_claims()
         self._claims.setdefault(node, _Sum()).changes += 1
         self.nominated.append(key)
 
-    def settle(self) -> None:
+    def sum_claims(self) -> None:
         """Sum the claims by name: rows and columns mean something else after the next change of a node.
 
         Cost: one pass over arrays, and a dict for each node.
@@ -176,9 +177,9 @@ class OwnChanges:
         lengths = [length for placed in self._placed for length in placed.lengths]
         columns = np.concatenate([placed.columns for placed in self._placed])
         values = np.concatenate([placed.values for placed in self._placed])
-        delta = np.zeros((len(found), len(self._resources)), dtype=np.int64)
+        delta = np.zeros((len(found), len(self._table.resources)), dtype=np.int64)
         np.add.at(delta.ravel(), np.repeat(which, lengths) * delta.shape[1] + columns, values)
-        named, names = self._resources.named, self._table.names
+        named, names = self._table.resources.named, self._table.names
         for row, count, here in zip(found.tolist(), counts.tolist(), delta.tolist(), strict=True):
             claim = self._claims.get(names[row])
             if claim is None:
@@ -194,7 +195,7 @@ class OwnChanges:
 
     def claims(self) -> Iterator[NodeChange]:
         """Yield what cycles placed, by name."""
-        self.settle()
+        self.sum_claims()
         for name, claim in sorted(self._claims.items()):
             entry = self._nodes[name]
             yield NodeChange(name, entry, entry.version - claim.changes, claim.changes, claim.delta)

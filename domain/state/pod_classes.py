@@ -1,8 +1,9 @@
-"""A class of pods: those that nobody can tell apart, but for what each of them asks for itself."""
+"""A class of pods: those that no other pod tells apart, but for what each of them asks for itself."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from domain.model.anchors import anchors_of_pod
 from domain.model.marks import Mark
@@ -12,21 +13,20 @@ from domain.model.selectors import LabelSelector
 _NO_MARKS: Mapping[Mark, int] = {}
 
 
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Carried:
     """What pods of some templates carry, each such thing once: two are equal where they are the same.
 
     ``marks`` says how often each mark; ``spread`` are the selectors of the constraints.
     """
 
-    __slots__ = ("__weakref__", "marks", "spread")
-
-    def __init__(self, marks: Mapping[Mark, int], spread: frozenset[LabelSelector]) -> None:
-        self.marks = marks
-        self.spread = spread
+    marks: Mapping[Mark, int]
+    spread: frozenset[LabelSelector]
 
 
+@dataclass(slots=True, eq=False)
 class PodClass:
-    """Pods that nobody can tell apart, but for what each of them asks for itself.
+    """Pods that no other pod tells apart, but for what each of them asks for itself.
 
     Attributes
     ----------
@@ -44,40 +44,16 @@ class PodClass:
         Name of a node -> how many of the pods count there.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "by_node",
-        "carried",
-        "controller",
-        "key",
-        "labels",
-        "namespace",
-        "number",
-        "placed_count",
-        "pods_count",
-        "terminating",
-    )
-
-    def __init__(
-        self,
-        number: int,
-        key: Hashable,
-        namespace: str,
-        labels: Mapping[str, str],
-        carried: Carried | None,
-        terminating: bool,
-        controller: Controller | None,
-    ) -> None:
-        self.number = number
-        self.key = key
-        self.namespace = namespace
-        self.labels = labels
-        self.terminating = terminating
-        self.controller = controller
-        self.carried = carried
-        self.pods_count = 0
-        self.placed_count = 0
-        self.by_node: dict[str, int] = {}
+    number: int
+    key: Hashable
+    namespace: str
+    labels: Mapping[str, str]
+    carried: Carried | None
+    terminating: bool
+    controller: Controller | None
+    pods_count: int = 0
+    placed_count: int = 0
+    by_node: dict[str, int] = field(default_factory=dict)
 
     @property
     def marks(self) -> Mapping[Mark, int]:

@@ -1,14 +1,13 @@
 """Pods by class: what other pods can tell apart of a pod, so that what spans pods is counted class by class.
 
 Only labels that some selector mentions tell pods apart (``watching``), and what a pod carries: terms of
-affinity, selectors of spread constraints, host ports, being a master. A pod has no class where nobody could
-ask for it: nothing is kept of it here.
+affinity, selectors of spread constraints, host ports, being a master. A pod has no class where no other pod
+could ask for it: nothing is kept of it here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from domain.model.anchors import EVERY, anchors_of_pod, anchors_of_term
@@ -18,13 +17,11 @@ from domain.model.pods import PodSpec
 from domain.model.priorities import PRIORITY_MAX
 from domain.model.selectors import LabelSelector
 from domain.state.gang_members import GangMembers
+from domain.state.members import discard
 from domain.state.pod_classes import Carried, PodClass
 from domain.state.pods import PodEntry
 from domain.state.watching import Watching
 from domain.state.wide_terms import WideTerms
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
 
 _SPREAD_KINDS = ("ReplicationController", "ReplicaSet", "StatefulSet")
 """Kinds of controllers whose pods kube-scheduler spreads by default."""
@@ -41,18 +38,18 @@ class PodIndex:
         Name -> labels of its Namespace object; without an object it is missing.
     journal : list or None
         Class, node and ±1 for each pod that came to a node or left it, but for those that a cycle placed;
-        None, a namespace and 0 where the labels of its Namespace object changed. None while nobody reads it.
+        None, a namespace and 0 where the labels of its Namespace object changed. None while it is not read.
         ``CounterTable`` empties it.
     changed : set of PodClass or None
-        Classes that have other numbers of pods than when ``Budgets`` last emptied it; None while nobody asks,
+        Classes that have other numbers of pods than when ``Budgets`` last emptied it; None while none asks,
         or once there are too many.
     renewed : set of str or None
         Names of nodes on which a pod became another without a change of what the node holds. None while
-        nobody reads it. ``Victims`` empties it.
+        it is not read. ``Victims`` empties it.
     moves : int
         Moves whenever a pod with a class comes to a node or leaves it.
     version : int
-        Moves when a term comes to be carried that nobody carried before, and with ``selects_version``.
+        Moves when a term comes to be carried that no pod carried before, and with ``selects_version``.
         ``version_for`` says whether it concerns a class.
     selects_version : int
         Moves when the labels of a namespace change, or what Services and owners select in it: with it rules
@@ -85,7 +82,7 @@ class PodIndex:
 
     # ----------------------------------------------------------------------------------------- pods
 
-    def enter(self, entry: PodEntry) -> None:
+    def add_pod(self, entry: PodEntry) -> None:
         """Take a pod that begins to exist."""
         pod = entry.spec
         key = pod.key
@@ -94,60 +91,60 @@ class PodIndex:
         if self._pods is not None:
             self._pods.setdefault(pod.namespace, set()).add(key)
         if pod.template.gang:
-            self.gangs.enter(pod.template.gang, key)
+            self.gangs.add_pod(pod.template.gang, key)
         labels = None
-        if self._watching.has_any:
-            labels = self._watching.enter(key, pod)
+        if self._watching.watched:
+            labels = self._watching.add_pod(key, pod)
         elif pod.signature in self._plain and pod.controller is None:
             return
-        entry.pod_class = self._take(pod, labels)
+        entry.pod_class = self._count_in_class(pod, labels)
 
-    def leave(self, entry: PodEntry) -> None:
+    def forget_pod(self, entry: PodEntry) -> None:
         """Forget a pod, which counts on no node any more."""
         key, namespace = entry.spec.key, entry.spec.namespace
         if entry.spec.template.gang:
-            self.gangs.leave(entry.spec.template.gang, key)
-        if self._watching.has_any:
-            self._watching.leave(key, entry.spec)
+            self.gangs.forget_pod(entry.spec.template.gang, key)
+        if self._watching.watched:
+            self._watching.forget_pod(key, entry.spec)
         if self._pods is not None:
             keys = self._pods[namespace]
             keys.discard(key)
             if not keys:
                 del self._pods[namespace]
         if entry.pod_class is not None:
-            self._drop(entry.pod_class)
+            self._uncount_in_class(entry.pod_class)
 
-    def renew(self, entry: PodEntry, pod: PodSpec) -> bool:
+    def update_pod(self, entry: PodEntry, pod: PodSpec) -> bool:
         """Give a pod its new spec and class, and say whether that is another class."""
         if entry.spec.template.gang or pod.template.gang:
-            self.gangs.leave(entry.spec.template.gang, pod.key)
-            self.gangs.enter(pod.template.gang, pod.key)
+            self.gangs.forget_pod(entry.spec.template.gang, pod.key)
+            self.gangs.add_pod(pod.template.gang, pod.key)
         labels = None
-        if self._watching.has_any:
-            self._watching.leave(pod.key, entry.spec)
-            labels = self._watching.enter(pod.key, pod)
+        if self._watching.watched:
+            self._watching.forget_pod(pod.key, entry.spec)
+            labels = self._watching.add_pod(pod.key, pod)
         entry.spec = pod
         self.lowest_priority = min(self.lowest_priority, pod.template.priority)
         if self.renewed is not None and entry.node:
             self.renewed.add(entry.node)
-        before, after = entry.pod_class, self._take(pod, labels)
+        before, after = entry.pod_class, self._count_in_class(pod, labels)
         if entry.node and before is not after:
             if before is not None:
-                self.count(before, entry.node, -1)
+                self.count_pod(before, entry.node, -1)
             if after is not None:
-                self.count(after, entry.node, 1)
+                self.count_pod(after, entry.node, 1)
         if before is not None:
-            self._drop(before)
+            self._uncount_in_class(before)
         entry.pod_class = after
         return before is not after
 
-    def count(self, pod_class: PodClass, node: str, change: int) -> None:
+    def count_pod(self, pod_class: PodClass, node: str, change: int) -> None:
         """Count a pod of a class on a node, or no longer."""
-        self.assume(pod_class, node, change)
+        self.count_placed_pod(pod_class, node, change)
         if self.journal is not None:
             self.journal.append((pod_class, node, change))
 
-    def assume(self, pod_class: PodClass, node: str, change: int = 1) -> None:
+    def count_placed_pod(self, pod_class: PodClass, node: str, change: int = 1) -> None:
         """Count a pod that a cycle placed, and counted on its own."""
         self.moves += 1
         pod_class.placed_count += change
@@ -172,7 +169,7 @@ class PodIndex:
         if selector is not None:
             self._watching.mention(namespace, selector, change)
 
-    def name(self, namespace: str, labels: Mapping[str, str] | None) -> None:
+    def label_namespace(self, namespace: str, labels: Mapping[str, str] | None) -> None:
         """Take the labels of a Namespace object; None: there is none any more."""
         if labels is None:
             self.namespaces.pop(namespace, None)
@@ -207,10 +204,10 @@ class PodIndex:
         """Whether all that selectors mention tells pods apart already."""
         return self._watching.is_settled
 
-    def settle(self, pods: Mapping[str, PodEntry]) -> list[PodEntry]:
+    def reclassify(self, pods: Mapping[str, PodEntry]) -> list[PodEntry]:
         """Give pods other classes as far as selectors that came or went demand it; return those that have.
 
-        Cost: see ``Watching.settle``.
+        Cost: see ``Watching.take_moved``.
         """
         if self.is_settled:
             return []
@@ -218,8 +215,8 @@ class PodIndex:
             self._pods = {}
             for entry in pods.values():
                 self._pods.setdefault(entry.spec.namespace, set()).add(entry.spec.key)
-        concerned = [pods[key] for key in self._watching.settle(self._pods, pods)]
-        return [entry for entry in concerned if self.renew(entry, entry.spec)]
+        concerned = [pods[key] for key in self._watching.take_moved(self._pods, pods)]
+        return [entry for entry in concerned if self.update_pod(entry, entry.spec)]
 
     # ----------------------------------------------------------------------------------------- asking
 
@@ -279,11 +276,11 @@ class PodIndex:
 
     # ---------------------------------------------------------------------------------------- classes
 
-    def _take(self, pod: PodSpec, labels: dict[str, str] | None) -> PodClass | None:
+    def _count_in_class(self, pod: PodSpec, labels: dict[str, str] | None) -> PodClass | None:
         """Count a pod in its class, given what tells it apart."""
         carried, controller = self._asked.get(pod.signature, _UNKNOWN), pod.controller
         if carried is _UNKNOWN:
-            carried = self._ask(pod)
+            carried = self._read_carried(pod)
         if controller is not None and controller.kind not in _SPREAD_KINDS:
             controller = None
         namespace = pod.namespace
@@ -299,27 +296,27 @@ class PodIndex:
             self._next_number += 1
             number = self._next_number
             found = PodClass(number, key, namespace, labels or {}, carried, pod.terminating, controller)
-            self._show(found)
+            self._add_class(found)
         found.pods_count += 1
         if self.changed is not None:
             self._note(found)
         return found
 
-    def _drop(self, pod_class: PodClass) -> None:
+    def _uncount_in_class(self, pod_class: PodClass) -> None:
         pod_class.pods_count -= 1
         if self.changed is not None:
             self._note(pod_class)
         if not pod_class.pods_count:
             del self._classes[pod_class.key]
             for anchor in _own_anchors(pod_class):
-                _discard(self._anchored, anchor, pod_class)
+                discard(self._anchored, anchor, pod_class)
             for mark in pod_class.marks:
                 if isinstance(mark, TermMark):
                     self._drop_term(pod_class.namespace, mark)
             if pod_class.carried is not None:
                 self._mention(pod_class.namespace, pod_class.carried, -1)
 
-    def _show(self, pod_class: PodClass) -> None:
+    def _add_class(self, pod_class: PodClass) -> None:
         self._classes[pod_class.key] = pod_class
         for anchor in _own_anchors(pod_class):
             self._anchored.setdefault(anchor, {})[pod_class] = None
@@ -328,7 +325,7 @@ class PodIndex:
                 self._count_term(mark, 1)
 
     def _admit(self, namespace: str, mark: TermMark) -> bool:
-        """Count who carries a term, and say whether it holds: of wide ones, so many of a namespace do."""
+        """Count one more class that carries a term; say whether it holds, as so many wide ones do."""
         return not _is_wide(namespace, mark) or self._wide.setdefault(namespace, WideTerms()).add(mark)
 
     def _drop_term(self, namespace: str, mark: TermMark) -> None:
@@ -341,7 +338,7 @@ class PodIndex:
             self._count_term(mark, -1)
         if follows is not None:
             self._count_term(follows, wide.admitted[follows])
-            self.select_anew(namespace)  # who carries it is tried again
+            self.select_anew(namespace)  # pods that carry it are tried again
         if not wide.admitted:
             del self._wide[namespace]
 
@@ -354,11 +351,11 @@ class PodIndex:
                 self._term_versions[anchor] = self.version
             counts[mark] = counts.get(mark, 0) + change
             if not counts[mark]:
-                _discard(self._terms, anchor, mark)
+                discard(self._terms, anchor, mark)
             if not counts:
                 del self._term_versions[anchor]
 
-    def _ask(self, pod: PodSpec) -> Carried | None:
+    def _read_carried(self, pod: PodSpec) -> Carried | None:
         if len(self._asked) >= signatures_cached_max:
             self._asked.clear()
             self._plain.clear()
@@ -399,11 +396,3 @@ def _is_wide(namespace: str, mark: TermMark) -> bool:
 
 def _own_anchors(pod_class: PodClass) -> Iterator[Hashable]:
     return (each for each in pod_class.anchors() if not (isinstance(each, tuple) and each[0] == EVERY))
-
-
-def _discard(index: dict[Hashable, dict[K, V]], anchor: Hashable, member: K) -> None:
-    """Remove a member of an index, and the anchor that has no other."""
-    members = index[anchor]
-    del members[member]
-    if not members:
-        del index[anchor]

@@ -24,10 +24,10 @@ from domain.state.pod_classes import PodClass
 class PodEntry(msgspec.Struct, eq=False, gc=False):
     """A pod that exists: the node on which it counts ("" while it waits), and its order of arrival.
 
-    ``arrival`` is 0 for a placed pod, as after a restart. ``shard`` is the one whose decisions it belongs to.
+    ``arrival`` is 0 for a placed pod, as after a restart. ``shard`` is the one that decides on it.
     ``placed_ms`` is the log time of its placement; 0: not known, as of one that no batch has written yet.
-    ``pod_class`` is None where nobody can ask for the pod. Entries refer to no other entries, so the garbage
-    collector has nothing to look for in a million of them.
+    ``pod_class`` is None where no other pod can ask for the pod. Entries refer to no other entries, so the
+    garbage collector has nothing to look for in a million of them.
     """
 
     spec: PodSpec

@@ -13,7 +13,7 @@ V = TypeVar("V")
 def fair_share(counts: Iterable[int], most: int) -> int:
     """Return how many each may keep, so that all together keep ``most`` at most (max-min fairness).
 
-    Whoever has no more than that loses nothing. Cost: O(n log n).
+    A namespace that has no more than that loses nothing. Cost: O(n log n).
     """
     rising = sorted(counts)
     left = most

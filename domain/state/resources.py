@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ _FIXED = ("cpu", "memory", "ephemeral-storage", "pods")
 _HIDDEN = ("~cpu", "~memory", "~cpu-beyond", "~memory-beyond", "~fixed", "~requested", "~silent", "~nowhere")
 
 
+@dataclass(slots=True, eq=False)
 class ResourceVector:
     """What one pod of a template adds to a node: ``columns`` int32[K] and ``values`` int64[K].
 
@@ -36,21 +38,11 @@ class ResourceVector:
     requests that have no column, since no node offers such a resource. ``ask`` is what it asks of devices.
     """
 
-    __slots__ = ("ask", "columns", "elsewhere", "recent_count", "values")
-
-    def __init__(
-        self,
-        columns: np.ndarray,
-        values: np.ndarray,
-        recent_count: int,
-        elsewhere: Mapping[str, int],
-        ask: Ask,
-    ) -> None:
-        self.ask = ask
-        self.columns = columns
-        self.values = values
-        self.recent_count = recent_count
-        self.elsewhere = elsewhere
+    columns: np.ndarray
+    values: np.ndarray
+    recent_count: int
+    elsewhere: Mapping[str, int]
+    ask: Ask
 
 
 class Moved(NamedTuple):
@@ -148,7 +140,7 @@ class ResourceIndex:
     def vector(self, template: PodTemplate, devices: Sequence[int] = ()) -> ResourceVector:
         """Return what a pod of this template occupies: requests, 1 of ``pods``, and the hidden columns.
 
-        With ``devices`` also what it takes of these. ``BUSY`` counts as if nobody shared any: see ``derive``.
+        With ``devices`` also what it takes of these. ``BUSY`` counts as if no pod shared any: see ``derive``.
         """
         ask, requests = asked(template.requests), template.requests
         if ask.number:

@@ -63,7 +63,7 @@ class Selectors:
         assert content is None or isinstance(content, Namespace)
         labels = None if content is None else content.labels
         if self._index.namespaces.get(thing.name) != labels:
-            self._index.name(thing.name, labels)
+            self._index.label_namespace(thing.name, labels)
 
     def _put_budget(self, thing: ConfigObject) -> None:
         content, place = thing.content, (thing.namespace, thing.name)

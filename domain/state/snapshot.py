@@ -33,16 +33,16 @@ class Snapshot:
         self.columns = Columns.allocate(np.zeros, {"R": table.allocatable.shape[0], "N": leaves})
         self.changes = ChangeLog.allocate(np.zeros, {"L": _LOG_LENGTH})
         self.generation = 0
-        self._settle()
+        self._note_synced()
 
-    def _settle(self) -> None:
+    def _note_synced(self) -> None:
         """Record that no row differs from the state as of ``generation``."""
-        self._settled_length = int(self.changes.length[0])
+        self._synced_length = int(self.changes.length[0])
         self._edited_before = np.zeros(0, dtype=np.int64)
 
     def _edited(self) -> np.ndarray:
-        """Return the rows that were written here since the last ``_settle``."""
-        written = self.changes.rows[self._settled_length : int(self.changes.length[0])]
+        """Return the rows that were written here since the last ``_note_synced``."""
+        written = self.changes.rows[self._synced_length : int(self.changes.length[0])]
         return np.union1d(self._edited_before, written) if len(written) else self._edited_before
 
     @property
@@ -79,7 +79,7 @@ class Snapshot:
         kept = self.reserve(len(rows)) and kept
         self._note(rows)
         self.generation = table.last_generation
-        self._settle()
+        self._note_synced()
         return kept
 
     def reserve(self, rows: int) -> bool:
@@ -88,21 +88,21 @@ class Snapshot:
         if int(self.changes.length[0]) + rows <= self.changes_max:
             return True
         self._edited_before = self._edited()
-        self._settled_length = 0
+        self._synced_length = 0
         self.changes.length[0] = 0
         return False
 
-    def hold(self, row: int, columns: np.ndarray, values: np.ndarray, sign: int) -> None:
+    def count_nomination(self, row: int, columns: np.ndarray, values: np.ndarray, sign: int) -> None:
         """Count what a nomination asks for (1), or do not (-1); the change log has room for that."""
         self.columns.requested[columns, row] += sign * values
         self._note(np.array([row]))
 
-    def hold_all(self, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, sign: int) -> None:
+    def count_nominations(self, rows: np.ndarray, columns: np.ndarray, values: np.ndarray, sign: int) -> None:
         """Do the same for nominations that ask for equal amounts, a row for each."""
         np.add.at(self.columns.requested, (columns[:, None], rows[None, :]), sign * values[:, None])
         self._note(rows)
 
-    def take_back(self, rows: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
+    def uncount_pods(self, rows: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
         """Undo the placements of equal pods, a row for each; the change log has room for that."""
         np.subtract.at(self.columns.requested, (columns[:, None], rows[None, :]), values[:, None])
         self._note(rows)
@@ -113,7 +113,7 @@ class Snapshot:
         self.changes.rows[length : length + len(rows)] = rows
         self.changes.length[0] = length + len(rows)
 
-    def give_back(self, rows: Sequence[int], devices: Sequence[int], ask: Ask) -> None:
+    def free_devices(self, rows: Sequence[int], devices: Sequence[int], ask: Ask) -> None:
         """Give back the devices (bits) of pods with one ask, of which all else was taken back before."""
         for row, bits in zip(rows, devices, strict=True):
             if bits:
@@ -122,4 +122,4 @@ class Snapshot:
     def caught_up(self) -> None:
         """Record that the state has counted exactly what was written here since the last ``sync``."""
         self.generation = self._table.last_generation
-        self._settle()
+        self._note_synced()

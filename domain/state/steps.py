@@ -1,4 +1,9 @@
-"""Steps: what a worker itself does to its picture of the cluster, beside the events that it folds."""
+"""Steps: what a state folds beside the events of the log.
+
+Own steps are what this worker does itself. Followed ones say what other workers did: they come in the order
+of the journal, in which a batch comes after all batches that its worker could have seen. A worker folds what
+is of its own shards from the log, and all else from these.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from domain.model.pods import PodSpec
+from domain.model.nodes import NodeSpec
+from domain.model.pods import PodLife, PodSpec
 from domain.state.nominations import Nomination
+
+# ------------------------------------------------------------------------------------------------ own steps
 
 
 class Assumed(msgspec.Struct, frozen=True):
@@ -20,15 +28,19 @@ class Assumed(msgspec.Struct, frozen=True):
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """The ledger did not grant what a cycle assumed of these pods (key -> arrival): they wait again."""
+    """The ledger refused what a cycle assumed of these pods (key -> arrival): they wait again.
+
+    ``nominations`` are those by which some of them had their nodes: they hold again.
+    """
 
     arrivals: Mapping[str, int]
+    nominations: Sequence[Nomination] = ()
 
 
 class Nominated(msgspec.Struct, frozen=True):
-    """A cycle promises a node to the waiting pod ``key``; the pods of ``victims`` (keys) have to leave it.
+    """A cycle nominates a node for the waiting pod ``key``; the pods of ``victims`` (keys) have to leave it.
 
-    What is promised there to pods ``below`` a priority ends; None: below that of the pod.
+    Nominations there of pods ``below`` a priority end; None: below that of the pod.
     """
 
     key: str
@@ -40,26 +52,20 @@ class Nominated(msgspec.Struct, frozen=True):
 
 
 class Cleared(msgspec.Struct, frozen=True):
-    """These pods have no node promised any more; ``reason`` says why."""
+    """The nominations of these pods end; ``reason`` says why."""
 
     keys: Sequence[str]
     reason: str
 
 
 class Unnominated(msgspec.Struct, frozen=True):
-    """The ledger did not grant the nominations of these pods."""
+    """The ledger refused the nominations of those of these pods that still have one."""
 
     keys: Sequence[str]
 
 
-class Repromised(msgspec.Struct, frozen=True):
-    """The ledger did not grant that pods were placed on promised nodes: these promises hold again."""
-
-    nominations: Sequence[Nomination]
-
-
-class Settle(msgspec.Struct, frozen=True):
-    """What selectors ask for since the last time begins to tell pods apart."""
+class Reclassify(msgspec.Struct, frozen=True):
+    """Pods get the classes that selectors ask for which came or went since the last time."""
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -94,12 +100,95 @@ class Owned(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """The worker gives these shards to others: it knows nothing more of their pods that wait."""
+    """The worker gives these shards to others: it knows nothing more of their pods that wait.
+
+    What they placed goes on counting, and pods that are gone stay gone. Cost: O(pods).
+    """
 
     shards: frozenset[int]
 
 
-Step = (
+# ------------------------------------------------------------------------------------------- followed steps
+
+
+class NodeFollowed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A batch of another worker raised a node's version by ``changes``.
+
+    ``spec`` is None where only pods came or went. Otherwise it is the node's spec from then on, the
+    ``spec_count``-th, and ``deleted`` says whether the node is gone; ``was_gone``, that it was for a while in
+    between. ``ordinal`` is its id in the ledger.
+    """
+
+    name: str
+    ordinal: int
+    changes: int
+    spec: NodeSpec | None = None
+    deleted: bool = False
+    was_gone: bool = False
+    spec_count: int = 0
+
+
+class VersionsFollowed(msgspec.Struct, frozen=True, gc=False):
+    """A batch of another worker raised the version of ``nodes[i]`` by ``changes[i]``: pods came or went."""
+
+    nodes: Sequence[str]
+    changes: Sequence[int]
+
+
+class PodsFollowed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Pods of other workers count on nodes: pod i on ``nodes[i]``.
+
+    One that moved, or was resized, has left (``PodsLeft``) just before. ``uncounted`` are the uids of those
+    that the node's row in the ledger does not count yet, since their worker does not know the node.
+    ``placed_ms`` is the log time of each placement; a journal of before says nothing of it.
+    """
+
+    pods: Sequence[PodSpec]
+    nodes: Sequence[str]
+    adopted: Sequence[bool]
+    shards: Sequence[int]
+    uncounted: frozenset[str] = frozenset()
+    placed_ms: Sequence[int] = ()
+
+
+class PodsLeft(msgspec.Struct, frozen=True, gc=False):
+    """Placed pods of other workers are gone, or are about to be placed anew (``PodsFollowed``)."""
+
+    uids: Sequence[str]
+
+
+class PodFollowedRefreshed(msgspec.Struct, frozen=True, gc=False):
+    """Something became known of a placed pod of another worker that does not matter for placing it."""
+
+    uid: str
+    resource_version: int | None
+    labels: Mapping[str, str]
+    life: PodLife | None
+
+
+class PodsFollowedCounted(msgspec.Struct, frozen=True, gc=False):
+    """The rows of their nodes count these pods from now on; see ``PodsFollowed.uncounted``."""
+
+    uids: Sequence[str]
+
+
+class GoneFollowed(msgspec.Struct, frozen=True, gc=False):
+    """Pods and replaced nodes of other workers are gone: ``uids[i]`` of ``keys[i]`` since ``at_ms[i]``."""
+
+    keys: Sequence[str]
+    uids: Sequence[str]
+    versions: Sequence[int | None]
+    at_ms: Sequence[int]
+
+
+class NominationsFollowed(msgspec.Struct, frozen=True, gc=False):
+    """Pods of other workers have nominated nodes, and those with the uids ``ended`` have none any more."""
+
+    nominations: Sequence[Nomination]
+    ended: Sequence[str]
+
+
+OwnStep = (
     Assumed
     | Cleared
     | Forgotten
@@ -108,8 +197,20 @@ Step = (
     | Owned
     | Passed
     | Reached
-    | Repromised
-    | Settle
+    | Reclassify
     | Unnominated
     | Written
 )
+
+FollowedStep = (
+    GoneFollowed
+    | NodeFollowed
+    | NominationsFollowed
+    | PodFollowedRefreshed
+    | PodsFollowed
+    | PodsFollowedCounted
+    | PodsLeft
+    | VersionsFollowed
+)
+
+Step = OwnStep | FollowedStep

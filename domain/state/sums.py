@@ -14,27 +14,19 @@ from domain.model.resources import PODS
 from domain.state.devices import derive
 from domain.state.nodes import NodeEntry
 from domain.state.own_changes import Placed, requests_of
-from domain.state.resources import RECENT, ResourceIndex, ResourceVector
+from domain.state.resources import RECENT, ResourceVector
 from domain.state.table import NodeTable
 
 
 class Sums:
-    """Counts pods into ``table.requested``.
+    """Counts pods into ``table.requested``, which nothing else changes."""
 
-    Parameters
-    ----------
-    resources : ResourceIndex
-    table : NodeTable
-        Nothing else changes its column ``requested``.
-    """
-
-    def __init__(self, resources: ResourceIndex, table: NodeTable) -> None:
-        self._resources = resources
-        self._table = table
+    def __init__(self, table: NodeTable) -> None:
+        self._table, self._resources = table, table.resources
         self._vectors: dict[bytes, ResourceVector] = {}
         self._with_devices: dict[tuple[bytes, tuple[int, ...]], ResourceVector] = {}
 
-    def follow(self, nodes: Mapping[str, NodeEntry]) -> None:
+    def move_columns(self, nodes: Mapping[str, NodeEntry]) -> None:
         """Move sums into columns that nodes brought, and out of those that no node offers any more.
 
         Cost: O(nodes) for each such column, O(1) where there is none.
@@ -85,7 +77,7 @@ class Sums:
             vector = self._vectors[signature] = self._resources.vector(template)
         return vector
 
-    def count(self, row: int, entry: NodeEntry, pod: PodSpec, sign: int) -> None:
+    def count_pod(self, row: int, entry: NodeEntry, pod: PodSpec, sign: int) -> None:
         """Add or subtract a pod, with its recent part only if the node's measurement does not cover it."""
         vector = self.vector(pod)
         count = len(vector.columns)
@@ -97,7 +89,9 @@ class Sums:
         if vector.ask.number:
             self.derive(np.array([row]))
 
-    def count_new(self, pods: Sequence[PodSpec], rows: np.ndarray, nodes: Mapping[str, NodeEntry]) -> Placed:
+    def count_placed(
+        self, pods: Sequence[PodSpec], rows: np.ndarray, nodes: Mapping[str, NodeEntry]
+    ) -> Placed:
         """Add pods that have just been placed, one at least: ``pods[i]`` on ``rows[i]``; return that."""
         known = self._vectors
         vectors = [(not pod.devices and known.get(pod.signature)) or self.vector(pod) for pod in pods]
@@ -113,7 +107,7 @@ class Sums:
         self._table.touch_many(np.unique(rows))
         return Placed(rows, lengths, columns, values, elsewhere)
 
-    def count_gone(
+    def uncount_pods(
         self,
         pods: Sequence[PodSpec],
         rows: np.ndarray,
@@ -141,7 +135,7 @@ class Sums:
         if asking:
             self.derive(np.unique(rows[asking]))
 
-    def measured(self, row: int) -> None:
+    def clear_recent(self, row: int) -> None:
         """Record that a new measurement covers all pods of the node in a row."""
         self._table.requested[RECENT, row] = 0
 

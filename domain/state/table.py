@@ -15,6 +15,7 @@ import numpy as np
 
 from domain.model.devices import with_devices
 from domain.model.integers import integer
+from domain.model.limits import resource_names_max
 from domain.model.nodes import TAINT_EFFECTS, NodeSpec
 from domain.state.change_order import ChangeOrder
 from domain.state.keyed_values import KeyedValues
@@ -42,7 +43,7 @@ class NodeTable:
     allocatable, requested : int64[R, N]
         Per resource column (see ``ResourceIndex``) and row. Only the first ``count`` rows are in use.
     nominated : int64[R, N] or None
-        The same of pods to which the node is promised; None until there is one.
+        The same of pods for which the node is nominated; None until there is one.
     generation : int64[N]
         Global generation of the last change of the node in the row.
     spec_generation, usage_generation : int64[N]
@@ -89,7 +90,7 @@ class NodeTable:
         def grown(name: str, shape: tuple[int, ...], dtype: type) -> np.ndarray:
             array: np.ndarray = np.zeros(shape, dtype=dtype)
             if name in old:
-                # Rows that are in use no more, too: who reads by generation learns from them what went.
+                # Rows that are in use no more, too: a reader by generation learns from them what went.
                 array[tuple(map(slice, old[name].shape))] = old[name]
             return array
 
@@ -163,7 +164,7 @@ class NodeTable:
         return self._changes.since(generation)
 
     def newest_first(self) -> Iterator[str]:
-        """Yield all names, the most recently changed node first. Names that nobody takes cost nothing."""
+        """Yield all names, the most recently changed node first. Names that are not taken cost nothing."""
         return (self.names[row] for row in self._changes.newest_first(self.generation, self.count))
 
     # ------------------------------------------------------------------------------------------- rows
@@ -272,6 +273,15 @@ class NodeTable:
     def _tie(self, name: str) -> int:
         digest = hashlib.blake2b(name.encode(), digest_size=8, key=self._seed).digest()
         return int.from_bytes(digest, "big")
+
+
+def why_too_many_names(table: NodeTable, spec: NodeSpec) -> str:
+    """Return why a node with this spec brings too many names of resources, "" where it does not."""
+    row = table.rows.get(spec.name)
+    present = () if row is None else with_devices(table.specs[row].allocatable)
+    if table.resources.count_with(with_devices(spec.allocatable), present) <= resource_names_max:
+        return ""
+    return f"brings more names than all nodes may have ({resource_names_max}, resource_names_max)"
 
 
 def _labels_of(spec: NodeSpec | None) -> Mapping[str, str]:

@@ -12,6 +12,7 @@ import math
 from array import array
 from bisect import bisect_right
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 
 import msgspec
@@ -34,17 +35,15 @@ USAGE_SHARD = 0
 _DAY_MS = 86_400_000
 
 
+@dataclass(slots=True, eq=False)
 class Series:
     """One resource of one node: samples by time, figures that were given, peaks by day."""
 
-    __slots__ = ("at_ms", "given", "given_at_ms", "peaks", "percent")
-
-    def __init__(self) -> None:
-        self.at_ms = array("q")
-        self.percent = array("d")
-        self.given: Measured | None = None
-        self.given_at_ms = 0
-        self.peaks: dict[int, float] = {}
+    at_ms: array[int] = field(default_factory=lambda: array("q"))
+    percent: array[float] = field(default_factory=lambda: array("d"))
+    given: Measured | None = None
+    given_at_ms: int = 0
+    peaks: dict[int, float] = field(default_factory=dict)
 
     def add(self, at_ms: int, percent: float, span_ms: int) -> None:
         """Keep a sample, unless its span has a later one. A sample of the same moment is replaced."""
@@ -99,15 +98,13 @@ class Series:
         )
 
 
+@dataclass(slots=True, eq=False)
 class NodeWindow:
-    """The window of one node: a series per resource."""
+    """The window of one node: a series per resource. ``at_ms`` is that of the latest measurement."""
 
-    __slots__ = ("at_ms", "series", "span_ms")
-
-    def __init__(self) -> None:
-        self.at_ms = -1  # of the latest measurement
-        self.span_ms = 0
-        self.series: dict[str, Series] = {}
+    at_ms: int = -1
+    span_ms: int = 0
+    series: dict[str, Series] = field(default_factory=dict)
 
     def fold(
         self, at_ms: int, percent: Mapping[str, float], given: Mapping[str, Measured], window_ms: int
@@ -165,14 +162,15 @@ class NodeWindow:
 
 def window_of(record: UsageRecord) -> NodeWindow:
     """Return the window of which a record was made."""
-    window = NodeWindow()
-    window.at_ms = record.at_ms
+    window = NodeWindow(record.at_ms)
     for resource, written in record.series.items():
-        series = window.series[resource] = Series()
-        series.at_ms = array("q", (record.at_ms - ago_ms for ago_ms in written.ago_ms))
-        series.percent = array("d", written.percent)
-        series.given, series.peaks = written.given, dict(written.peaks)
-        series.given_at_ms = record.at_ms - written.given_ago_ms
+        window.series[resource] = Series(
+            at_ms=array("q", (record.at_ms - ago_ms for ago_ms in written.ago_ms)),
+            percent=array("d", written.percent),
+            given=written.given,
+            given_at_ms=record.at_ms - written.given_ago_ms,
+            peaks=dict(written.peaks),
+        )
     return window
 
 

@@ -1,9 +1,6 @@
-"""Resource versions: which of two counts, and whether two states are equal."""
+"""Resource versions and uids: which of two counts, and whether an event says anything new."""
 
 from __future__ import annotations
-
-import hashlib
-from collections.abc import Mapping
 
 import msgspec
 
@@ -13,8 +10,6 @@ from domain.model.pods import PodSpec
 
 OTHER_UID = "other-uid"
 """Why a deletion does not concern an object: it names another one."""
-
-_CANONICAL = msgspec.json.Encoder(order="deterministic")
 
 
 def is_stale(new: int | None, known: int | None) -> bool:
@@ -50,17 +45,12 @@ def why_not_deleted(event: NodeDeleted | PodDeleted, known: NodeSpec | PodSpec) 
 
 
 def taken(pod: PodSpec, holder: str) -> str:
-    """Say who holds a pod's uid, without the name of a pod of another namespace."""
+    """Say which pod has a pod's uid, without the name of a pod of another namespace."""
     namespace = holder.partition("/")[0]
-    who = f"pod {holder}" if namespace == pod.namespace else f"a pod of namespace {namespace}"
-    return f"{pod.uid!r} is the uid of {who}; a uid names one pod"
+    other = f"pod {holder}" if namespace == pod.namespace else f"a pod of namespace {namespace}"
+    return f"{pod.uid!r} is the uid of {other}; a uid names one pod"
 
 
 def same_node(known: NodeSpec | None, new: NodeSpec) -> bool:
     """Say whether a node event says nothing new, as a heartbeat does."""
     return known is not None and msgspec.structs.replace(known, resource_version=new.resource_version) == new
-
-
-def digest(**parts: Mapping[str, object]) -> str:
-    """Return a hash of mappings; equal ones give equal hashes, in whatever order they were written."""
-    return hashlib.blake2b(_CANONICAL.encode(parts), digest_size=16).hexdigest()

@@ -13,6 +13,7 @@ from domain.model.anchors import EVERY
 from domain.model.limits import label_keys_idle_max
 from domain.model.pods import PodSpec
 from domain.model.selectors import LabelSelector
+from domain.state.members import discard
 from domain.state.pods import PodEntry
 
 ANOTHER = "*"
@@ -26,25 +27,20 @@ _Mentions = Counter[str]
 
 
 class Watching:
-    """Counts who mentions which values of which keys, and knows the pods that have such labels.
+    """Counts the selectors that mention which values of which keys, and knows the pods that have such labels.
 
     What begins to be mentioned counts at once for pods that come; ``settle`` says which others it concerns,
     and which are concerned by what is mentioned no more. A key stays for a while after its last selector,
-    as the next one may come soon; it then tells apart only who has it.
+    as the next one may come soon; it then tells apart only pods that have it.
     """
 
     def __init__(self) -> None:
-        self._values: dict[str, dict[str, _Mentions]] = {}  # by namespace and key
+        self.watched: dict[str, dict[str, _Mentions]] = {}  # what is mentioned, by namespace and key
         self._users: Counter[tuple[str, str]] = Counter()  # of a key in a namespace
         self._idle: dict[tuple[str, str], None] = {}  # keys without users
-        self._new: dict[str, set[str]] = {}  # keys by namespace, whose pods are not known yet
+        self._new: dict[str, set[str]] = {}  # keys by namespace; the pods that have them are not known yet
         self._moved: dict[tuple[str, str], set[str]] = {}  # values that are mentioned now, or no more
         self._pods: dict[tuple[str, str], dict[str, dict[str, None]]] = {}  # by namespace and key, by value
-
-    @property
-    def has_any(self) -> bool:
-        """Whether any namespace is watched."""
-        return bool(self._values)
 
     @property
     def is_settled(self) -> bool:
@@ -53,7 +49,7 @@ class Watching:
 
     def mention(self, namespace: str, selector: LabelSelector, change: int = 1) -> None:
         """Watch what a selector mentions, in a namespace (``EVERY``: in all), once more or once less."""
-        keys = self._values.setdefault(namespace, {})
+        keys = self.watched.setdefault(namespace, {})
         for key in (_ANY_POD, *(each.key for each in selector.requirements)):
             place = namespace, key
             if key not in keys:
@@ -76,7 +72,7 @@ class Watching:
 
     def labels_of(self, namespace: str, labels: Mapping[str, str]) -> dict[str, str] | None:
         """Return what tells a pod apart, sorted; None where its namespace is not watched at all."""
-        own, every = self._values.get(namespace, _NOTHING), self._values.get(EVERY, _NOTHING)
+        own, every = self.watched.get(namespace, _NOTHING), self.watched.get(EVERY, _NOTHING)
         if not own and not every:
             return None
         found = {}
@@ -87,7 +83,7 @@ class Watching:
                 found[key] = value if is_mentioned else ANOTHER
         return dict(sorted(found.items())) if len(found) > 1 else found
 
-    def enter(self, key: str, pod: PodSpec) -> dict[str, str] | None:
+    def add_pod(self, key: str, pod: PodSpec) -> dict[str, str] | None:
         """Know a pod by its labels, and return what tells it apart; ``key`` is its own."""
         found = self.labels_of(pod.namespace, pod.labels)
         for name in found or ():
@@ -104,20 +100,19 @@ class Watching:
         else:
             by_value[value] = {key: None}
 
-    def leave(self, key: str, pod: PodSpec) -> None:
+    def forget_pod(self, key: str, pod: PodSpec) -> None:
         """Forget a pod, or the labels that it had."""
         for name, value in pod.labels.items():
             place = pod.namespace, name
             by_value = self._pods.get(place)
-            if by_value is not None and value in by_value:
-                of_value = by_value[value]
-                of_value.pop(key, None)
-                if not of_value:
-                    del by_value[value]
-                    if not by_value:
-                        del self._pods[place]
+            if by_value is not None and key in by_value.get(value, ()):
+                discard(by_value, value, key)
+                if not by_value:
+                    del self._pods[place]
 
-    def settle(self, namespaces: Mapping[str, Collection[str]], pods: Mapping[str, PodEntry]) -> list[str]:
+    def take_moved(
+        self, namespaces: Mapping[str, Collection[str]], pods: Mapping[str, PodEntry]
+    ) -> list[str]:
         """Return the keys of the pods that may be told apart otherwise now, sorted by namespace.
 
         ``namespaces`` has the keys of the pods of each, ``pods`` all of them by key. Cost: O(pods of the
@@ -151,19 +146,19 @@ class Watching:
         return [key for namespace in sorted(found) for key in sorted(found[namespace])]
 
     def _forget(self, namespaces: Mapping[str, Collection[str]]) -> Iterator[tuple[str, Collection[str]]]:
-        """Stop watching the keys that nobody uses, and yield the pods that had them, by namespace."""
+        """Stop watching the keys that no selector uses, and yield the pods that had them, by namespace."""
         for namespace, key in self._idle:
-            del self._values[namespace][key]
-            if not self._values[namespace]:
-                del self._values[namespace]
-        everywhere = self._values.get(EVERY, _NOTHING)
+            del self.watched[namespace][key]
+            if not self.watched[namespace]:
+                del self.watched[namespace]
+        everywhere = self.watched.get(EVERY, _NOTHING)
         for place in [each for each in self._pods if each[1] not in everywhere]:
             namespace, key = place
-            if key not in self._values.get(namespace, _NOTHING):
+            if key not in self.watched.get(namespace, _NOTHING):
                 yield namespace, {pod for of_value in self._pods.pop(place).values() for pod in of_value}
         if _ANY_POD not in everywhere:
             for namespace in namespaces:
-                if namespace not in self._values:
+                if namespace not in self.watched:
                     yield namespace, namespaces[namespace]
         self._idle.clear()
 

@@ -9,7 +9,7 @@ from domain.model.marks import TermMark
 class WideTerms:
     """The distinct wide terms that pods of one namespace carry, each with how many classes carry it.
 
-    Every one is compared with every group of pods, whoever sent them. So only ``admitted`` ones hold, the
+    Every one is compared with every group of pods, of any namespace. So only ``admitted`` ones hold, the
     oldest; the pods that carry one of the others, ``waiting``, are held until there is room.
     """
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from domain.engine.budgets import Budgets
 from domain.engine.evaluate import compiled_alone
 from domain.model import devices
 from domain.model.pods import PodSpec
@@ -21,7 +22,6 @@ from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.queue.groups import WaitingGroup
 from domain.search.packing import Improving, Score
-from domain.state.budgets import Budgets
 from domain.state.cluster import ClusterState
 from domain.state.pods import PodEntry
 from domain.state.resources import NOWHERE, PODS

@@ -120,7 +120,7 @@ class BatchBuilder:
             case NominationEnded():
                 end(self.decider.decide, change, (self.now_ms, None, self.sent_by or None))
                 if change.reason == "bound":  # victims that may stay are told so, also where the bind is lost
-                    self.pods.kept[change.pod.uid] = msgspec.structs.replace(change.promise, victims=())
+                    self.pods.kept[change.pod.uid] = msgspec.structs.replace(change.nomination, victims=())
             case NodeChanged():
                 self.cluster.specs[change.name] = self.sent_by
                 if change.replaced is not None:
@@ -222,7 +222,7 @@ class BatchBuilder:
         attempts, strict = result.attempts, result.strict
         for verdict in result.verdicts:
             if isinstance(verdict, NominationEnded):
-                self.take(verdict, None, verdict.promise.shard)
+                self.take(verdict, None, verdict.nomination.shard)
                 continue
             index, shard = verdict.attempt, pods[verdict.pod.key].shard
             cycle_seq = seqs[index].setdefault(shard, numbers[shard])

@@ -13,9 +13,9 @@ from domain.model.errors import Fenced
 from domain.model.events import Event, NodeDeleted, ProfileEvent
 from domain.model.limits import batch_decisions_max, tombstone_hours, tombstone_steps, usage_window_seconds
 from domain.model.profiles import Profile
-from domain.state.changes import Untold
+from domain.state.changes import LeftToReport, PodGiven
 from domain.state.digest import sums_digest
-from domain.state.steps import Passed, Reached, Written
+from domain.state.steps import Given, Owned, Passed, Reached, Written
 from services.codec.decode import Decoded
 from services.codec.effects import Source, journal_row
 from services.codec.feed import FeedEvent
@@ -110,7 +110,7 @@ class Planner:
         )
         self._incarnation, self._is_renewed = incarnation, False
         self._forgotten: Sequence[str] = ()
-        self._untold: list[Untold] = []  # of shards taken
+        self._left_to_report: list[LeftToReport] = []  # of shards taken
         self.position = 0  # of the last batch that was followed
         self.lacks_gone = False  # as the feed of an earlier build did not name the pods that are gone
         self.scheduler = Scheduler(
@@ -124,7 +124,7 @@ class Planner:
         )
         self._recent_claims = RecentClaims(self.scheduler, self.ledger_view)
         self.read_ahead = ReadAhead(self.scheduler, self.ledger_view)
-        self.scheduler.own((), self.shards_count)
+        self.scheduler.fold(Owned(frozenset(), self.shards_count))
         self.forwarding = Forwarding(base.shards_count, base.lanes, self.scheduler.state)
         restore(base, self.scheduler, self.ledger_view)
         restore_gone(base.tombstones, self.scheduler.state.tombstones, self._step_ms)
@@ -139,15 +139,16 @@ class Planner:
         restore_gone(part.gone, self.scheduler.state.tombstones, self._step_ms)
         self.forwarding.take(part)
         self._pass_to(self._now_ms)
-        self._untold += self._hold(part.orphaned)
+        self._left_to_report += self._hold(part.orphaned)
         self._journal_positions.take(self.ledger_view.epochs, part.offsets)
         # Pods that wait were tried by another worker: what made room since may be known here already.
-        self.scheduler.state.improved_rows.update(range(self.scheduler.state.table.count))
+        self.scheduler.recheck_all_nodes()
 
     def give(self, shards: Iterable[int]) -> Mapping[int, int]:
         """Leave these shards to others, but for what they placed; return the last batch of each."""
         given = frozenset(shards)
-        self.ledger_view.give(given, self.scheduler.give(given))
+        left = [each.pod.key for each in self.scheduler.fold(Given(given)) if isinstance(each, PodGiven)]
+        self.ledger_view.give(given, left)
         batches = {shard: self._offsets[shard, BATCHES, 0] for shard in given}
         self._journal_positions.give(
             self.ledger_view.epochs, {at: n for at, n in self._offsets.items() if at[0] in given}
@@ -158,7 +159,9 @@ class Planner:
         self.is_stalled = False
         self._is_renewed &= bool(self.ledger_view.epochs)
         self.forwarding.give(given)
-        self._untold = [e for e in self._untold if self.scheduler.state.pods[e.pod.key].shard not in given]
+        self._left_to_report = [
+            e for e in self._left_to_report if self.scheduler.state.pods[e.pod.key].shard not in given
+        ]
         self._hold()
         return batches
 
@@ -171,29 +174,31 @@ class Planner:
         state, ledger_view = self.scheduler.state, self.ledger_view
         orphaned, epochs = list(state.orphaned), dict(ledger_view.epochs)
         self._journal_positions.give({}, self._offsets)
-        self.scheduler.own((), self.shards_count)  # what others do to own pods is told behind it
+        # What others do to own pods is told behind it.
+        self.scheduler.fold(Owned(frozenset(), self.shards_count))
         builder = BatchBuilder(self.scheduler, ledger_view, self._now_ms)
         self._follow(followed, builder)
         self._now_ms = builder.now_ms
-        state.apply(Reached(self._now_ms))
+        self.scheduler.fold(Reached(self._now_ms))
         self._journal_positions.take(epochs, self._offsets)
         if self._now_ms >= self._next_step_ms:
             self._pass_to(self._now_ms)
         self.is_stalled = False
-        self._untold += self._hold(orphaned)
+        self._left_to_report += self._hold(orphaned)
         self.renew()
 
-    def _hold(self, orphaned: Sequence[str] = ()) -> Iterable[Untold]:
-        """Note from where this worker goes on with its shards; return what their pods were not told."""
+    def _hold(self, orphaned: Sequence[str] = ()) -> Iterable[LeftToReport]:
+        """Note from where this worker goes on with its shards; return what is left to report."""
         offsets = [(*at, offset) for at, offset in sorted(self._offsets.items())]
         self.start = replace(self.start, leases=dict(self.ledger_view.epochs), offsets=offsets)
-        return self.scheduler.own(self.ledger_view.epochs, self.shards_count, orphaned)
+        changes = self.scheduler.fold(Owned(frozenset(self.ledger_view.epochs), self.shards_count, orphaned))
+        return [each for each in changes if isinstance(each, LeftToReport)]
 
     def _pass_to(self, now_ms: int) -> None:
         """Let log time come to a step, and forget pods that were gone for longer than the horizon."""
         step_ms = now_ms - now_ms % self._step_ms
         self._next_step_ms = step_ms + self._step_ms
-        self.scheduler.state.apply(passed := Passed(step_ms, step_ms - tombstone_steps * self._step_ms))
+        self.scheduler.fold(passed := Passed(step_ms, step_ms - tombstone_steps * self._step_ms))
         self.forwarding.forget(passed.forget_before_ms)
 
     @property
@@ -224,7 +229,7 @@ class Planner:
     def has_work(self) -> bool:
         """Whether a batch can be planned without any further record."""
         has_records = self.read_ahead.handed or (self.read_ahead.records and not self.is_stalled)
-        return bool(has_records or self._untold) or self._has_pods_to_try
+        return bool(has_records or self._left_to_report) or self._has_pods_to_try
 
     @property
     def _has_pods_to_try(self) -> bool:
@@ -294,12 +299,12 @@ class Planner:
             for signature, shard in self.scheduler.renew():
                 self.ledger_view.reasons_known.setdefault(signature, {})[shard] = {}
         builder = BatchBuilder(self.scheduler, self.ledger_view, self._now_ms)
-        while self._untold:
-            builder.take(self._untold.pop(0), None, 0)
+        while self._left_to_report:
+            builder.take(self._left_to_report.pop(0), None, 0)
         began_us = self._stopwatch()
         self._follow(followed, builder)
         self.ledger_view.follow_us = self._stopwatch() - began_us
-        self.scheduler.state.apply(Reached(builder.now_ms))
+        self.scheduler.fold(Reached(builder.now_ms))
         self.read_ahead.add(records)
         folded = self._fold(due, builder, is_recorded)
         builder.reach(self._due_moments.ended_ms(builder.now_ms, until_ms), None, "")
@@ -319,7 +324,7 @@ class Planner:
     def _build(self, builder: BatchBuilder, folded: Folded) -> CommitBatch:
         advances, due_ms = self._advance(folded.ends), self._due_moments.due_ms
         batch = builder.build(advances, self.forwarding.written(), due_ms)
-        self.scheduler.state.apply(Written(builder.pods.placed_ms))
+        self.scheduler.fold(Written(builder.pods.placed_ms))
         self._recent_claims.note(batch.pods, builder.pods.kept)
         guards = self.guards.guards(self.scheduler.state, self._now_ms)
         followed = dict(self.followed if guards else {})

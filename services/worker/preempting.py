@@ -90,7 +90,7 @@ def nominate(
 
 def end(decide: Decide, change: NominationEnded, when: When) -> None:
     """Say that a pod is no longer nominated, unless it was placed, and which victims may stay."""
-    pod, node, shard = change.pod, change.promise.node, change.promise.shard
+    pod, node, shard = change.pod, change.nomination.node, change.nomination.shard
     if change.reason != "bound":
         decide(pod, shard, Outcome.CLEARED, node, *when, reason=f"{node}: {_ENDS[change.reason]}")
     by = Preempting(preemptor=pod.uid, priority=pod.template.priority)

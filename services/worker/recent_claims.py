@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from domain.cycle.schedule import Scheduler
+from domain.state.changes import ClaimRefused
 from domain.state.nominations import Nomination
+from domain.state.steps import Forgotten, Unnominated
 from services.ports.ledger import BatchPods
 from services.worker.ledger_view import LedgerView
 
@@ -48,7 +50,8 @@ class RecentClaims:
             nominated |= batch.nominated
         # Where the state was read after the batch that lost, it knows of the loss already.
         unnominated = [key for key in keys if pods[key].spec.uid in nominated and not pods[key].node]
-        self._ledger_view.untried.update(self._scheduler.unnominate(unnominated))
+        refused = self._scheduler.fold(Unnominated(unnominated))
+        self._ledger_view.untried.update(each.pod.key for each in refused if isinstance(each, ClaimRefused))
         arrivals: dict[str, int] = {}
         nominations: list[Nomination] = []
         for key in keys:
@@ -60,4 +63,4 @@ class RecentClaims:
                     nominations.append(kept[uid])
                 else:
                     self._ledger_view.untried.add(key)
-        self._scheduler.forget(arrivals, nominations)
+        self._scheduler.fold(Forgotten(arrivals, nominations))

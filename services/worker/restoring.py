@@ -12,8 +12,8 @@ from domain.manifests.profile import profile_from_spec
 from domain.model.errors import FieldError
 from domain.model.pods import NO_LIFE, PodSpec, PodTemplate
 from domain.model.profiles import BUILT_IN_PROFILES, ProfileRevision
-from domain.state.followed import NominationsFollowed
 from domain.state.nominations import Nomination
+from domain.state.steps import NominationsFollowed, Owned
 from domain.state.tombstones import Tombstones
 from services.ports.ledger import (
     LedgerBase,
@@ -33,9 +33,9 @@ _LOGGER = logging.getLogger(__name__)
 def restored(base: LedgerBase, part: LedgerPart, seed: int) -> Scheduler:
     """Return a scheduler that knows what a worker of all shards does, for a reader."""
     scheduler, ledger_view = Scheduler(BUILT_IN_PROFILES, seed=seed), LedgerView()
-    scheduler.own((), base.shards_count)
+    scheduler.fold(Owned(frozenset(), base.shards_count))
     restore(base, scheduler, ledger_view)
-    scheduler.own(range(base.shards_count), base.shards_count)
+    scheduler.fold(Owned(frozenset(range(base.shards_count)), base.shards_count))
     restore_waiting(part, scheduler, ledger_view)
     return scheduler
 
@@ -45,7 +45,7 @@ def restore(base: LedgerBase, scheduler: Scheduler, ledger_view: LedgerView) -> 
     for row in base.profiles:
         _restore_profile(scheduler, row)
     for thing in sorted(base.config, key=lambda row: (row.at_ms, row.kind, row.namespace, row.name)):
-        scheduler.state.config.restore(config_object(thing))
+        scheduler.state.config.put(config_object(thing))
     for node in sorted(base.nodes, key=lambda row: row.id):
         if node.spec is not None:
             scheduler.state.restore_node(

@@ -15,6 +15,7 @@ import pytest
 
 from domain.engine.evaluate import compiled_alone
 from domain.engine.preemption import Decided, Planned, Preemptor
+from domain.engine.victims import NoBudgets, Victims, by_importance
 from domain.manifests.profile import profile_from_manifest
 from domain.model.events import NodeUpserted, PodDeleted, PodUpserted
 from domain.model.pods import PodSpec, PodTemplate
@@ -23,7 +24,6 @@ from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
 from domain.state.pods import PodEntry
 from domain.state.resources import CPU, MEMORY, PODS
-from domain.state.victims import NoBudgets, Victims, by_importance
 from tests.conformance.tables import FIT_ONLY
 from tests.conformance.tables import structure_cases as cases
 from tests.values import node, pod

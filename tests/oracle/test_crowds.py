@@ -17,7 +17,7 @@ from domain.plugins.weighers import Match, Weigher
 from domain.queue.queue import Queue
 from domain.state.pod_classes import PodClass
 from domain.state.pod_index import PodIndex
-from domain.state.steps import Settle
+from domain.state.steps import Reclassify
 from tests.depth import some
 from tests.oracle.crowd_pair import CrowdPair, restart_at_random
 from tests.oracle.crowds import size_of
@@ -62,7 +62,7 @@ def test_two_pods_of_one_class_have_the_same_feasible_nodes_and_scores(seed: int
     for events in pair.crowd.history():
         for event in events:
             pair.feed(event)
-        pair.scheduler._follow(pair.scheduler.state.apply(Settle()))
+        pair.scheduler._follow(pair.scheduler.state.apply(Reclassify()))
         for group in pair.scheduler.queue.groups.values():
             first, *others = [pair.oracle.look(pair.oracle.pods[key]) for key in list(group.pods)[:8]]
             assert all(seen(look) == seen(first) for look in others)
@@ -99,7 +99,7 @@ def with_everybody(weigher: Weigher, pod: Any, namespaces: Any) -> int:
 
 def untold(index: PodIndex, pod_class: PodClass, node: str, change: int) -> None:
     """Count a pod without telling the counters."""
-    index.assume(pod_class, node, change)
+    index.count_placed_pod(pod_class, node, change)
 
 
 def never_told_apart(index: PodIndex, namespace: str, selector: Any, change: int = 1) -> None:
@@ -113,9 +113,9 @@ BROKEN = {
     "a pod does not count itself": Broken(spread_filter, "_rule", without_itself),
     "namespaces are ignored": Broken(Match, "_selects", lambda *args: True),
     "pods that are being deleted count for spread": Broken(Weigher, "weigh", with_everybody),
-    "counters do not follow events": Broken(PodIndex, "count", untold),
+    "counters do not follow events": Broken(PodIndex, "count_pod", untold),
     "labels tell no pods apart": Broken(PodIndex, "watch", never_told_apart),
-    "selectors tell only later pods apart": Broken(PodIndex, "settle", lambda *args: []),
+    "selectors tell only later pods apart": Broken(PodIndex, "reclassify", lambda *args: []),
     "moved counters wake nobody": Broken(Queue, "wake_counted", never),
     "terms of others are not looked at": Broken(affinity_filter, "terms_of_others", lambda *args: []),
 }

@@ -18,6 +18,7 @@ from domain.engine.verdicts import AnyVerdict, CycleResult, Placement
 from domain.model.events import Event, NodeUpserted, PodUpserted
 from domain.model.pods import NodeAffinity, NodeSelectorTerm, PreferredTerm, Requirement
 from domain.model.profiles import BUILT_IN_PROFILES
+from domain.state.steps import Owned
 from tests.depth import examples, some
 from tests.oracle.crowd_pair import CrowdPair
 from tests.oracle.crowds import size_of
@@ -56,7 +57,7 @@ class HomePair(Pair):
     def __init__(self, world: World, own: frozenset[int], shards_count: int) -> None:
         super().__init__(world)
         self.of_pods = min(own)
-        self.scheduler.own(own, shards_count)
+        self.scheduler.fold(Owned(frozenset(own), shards_count))
 
     def feed(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -118,7 +119,7 @@ def test_shards_may_come_and_go(scenario: Scenario, owners: Sequence[frozenset[i
         scheduler._slots = GroupSlots(
             scheduler.state, scheduler._snapshot, slots_max=slots_max, bytes_max=1, homes=scheduler._homes
         )
-        pair.run(lambda: pair.scheduler.own(next(again) | {pair.of_pods}, 4))
+        pair.run(lambda: pair.scheduler.fold(Owned(frozenset(next(again) | {pair.of_pods}), 4)))
 
 
 @pytest.mark.parametrize("seed", some(range(60)))
@@ -143,7 +144,7 @@ class HomeCrowd(CrowdPair):
 
 def run_crowd(seed: int) -> None:
     pair = HomeCrowd(size_of(seed, work_max=6_000))
-    pair.scheduler.own({seed % 2}, 2 + seed % 3)
+    pair.scheduler.fold(Owned(frozenset({seed % 2}), 2 + seed % 3))
     for event in next(iter(pair.crowd.history())):
         pair.scheduler.fold(event, shard_of(event, 2 + seed % 3, seed % 2))
         pair.oracle.take(event)
@@ -168,7 +169,7 @@ def run_crowds() -> None:
 def test_one_owner_of_all_shards_looks_once(scenario: Scenario, shards_count: int) -> None:
     world, again = World(scenario), World(scenario)
     plain, owner = (Scheduler(world.profiles, seed=1) for _ in range(2))
-    owner.own(range(shards_count), shards_count)
+    owner.fold(Owned(frozenset(range(shards_count)), shards_count))
     for scheduler, of in ((plain, world), (owner, again)):
         for event in [*of.first_nodes(), *of.new_pods(scenario.pods)]:
             scheduler.fold(event)
@@ -177,7 +178,7 @@ def test_one_owner_of_all_shards_looks_once(scenario: Scenario, shards_count: in
 
 def test_who_finds_no_node_is_told_of_all_nodes() -> None:
     scheduler = Scheduler(World(Scenario(1, 0, 0, 0, 1, 1)).profiles, seed=1)
-    scheduler.own({0}, 2)
+    scheduler.fold(Owned(frozenset({0}), 2))
     for i in range(4):
         scheduler.fold(NodeUpserted(node(f"n{i}", cpu=1_000)), i % 2)
     scheduler.fold(PodUpserted(pod("large", template(2_000))))
@@ -198,7 +199,7 @@ def test_a_group_that_prefers_some_nodes_looks_at_all_of_them(prefers: bool) -> 
     """The node with the label has room for all, and is not home: names, and so shards, decide nothing."""
     affinity = _prefers_fast() if prefers else None
     scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
-    scheduler.own({0}, 2)
+    scheduler.fold(Owned(frozenset({0}), 2))
     scheduler.fold(NodeUpserted(node("slow", cpu=8_000)), 0)
     scheduler.fold(NodeUpserted(node("fast", cpu=8_000, labels={"disk": "fast"})), 1)
     for i in range(6):
@@ -210,7 +211,7 @@ def test_a_group_that_prefers_some_nodes_looks_at_all_of_them(prefers: bool) -> 
 
 def test_lower_priority_takes_no_home_node_before_a_group_that_looks_at_all() -> None:
     scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
-    scheduler.own({0}, 2)
+    scheduler.fold(Owned(frozenset({0}), 2))
     scheduler.fold(NodeUpserted(node("fast", cpu=1_000, labels={"disk": "fast"})), 0)
     scheduler.fold(NodeUpserted(node("slow", cpu=1_000)), 1)
     low = template(1_000, profile="default-scheduler", priority=1)

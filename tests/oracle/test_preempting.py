@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from domain.engine.budgets import Budgets
 from domain.engine.evaluate import compiled_alone
 from domain.engine.preemption import Decided, Nominated, Planned, Preemptor
 from domain.model.events import NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
@@ -17,8 +18,7 @@ from domain.model.selectors import (
 )
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
-from domain.state.budgets import Budgets
-from domain.state.steps import Settle
+from domain.state.steps import Reclassify
 from tests.depth import some
 from tests.oracle.devices import GPU, wants
 from tests.oracle.preempting import Budget, Preemption
@@ -187,7 +187,7 @@ def test_the_pods_by_row_follow_the_state(seed: int, asks_devices: float) -> Non
         for step in range(12):
             change(cluster, rng, step, asks_devices=asks_devices)
             if not state.index.is_settled:
-                state.apply(Settle())
+                state.apply(Reclassify())
             alone.snapshot.sync()
             alone.slots.counters.sync(alone.snapshot.rows_width)
             alone.slots.start_call()

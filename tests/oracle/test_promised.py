@@ -16,7 +16,7 @@ from domain.model.nodes import NodeSpec
 from domain.model.profiles import Profile
 from domain.plugins.registry import ProfilePlan
 from domain.state.cluster import ClusterState
-from domain.state.steps import Cleared, Nominated, Settle
+from domain.state.steps import Cleared, Nominated, Reclassify
 from tests.depth import some
 from tests.oracle.placing import Oracle
 from tests.oracle.preempting_clusters import (
@@ -80,7 +80,7 @@ class Promising:
         pod, node = self.pod(self.rng.randint(0, 20)), self.rng.choice(self.names)
         self.oracle.take(PodUpserted(pod))
         self.state.apply(PodUpserted(pod), 1)
-        self.state.apply(Settle())
+        self.state.apply(Reclassify())
         assert not self.state.apply(Nominated(pod.key, node, (), 0, LATER_MS))
         self.oracle.promised[pod.key] = node
 
@@ -126,7 +126,7 @@ def test_a_node_is_refused_for_the_first_filter_that_refuses_it_either_way(seed:
     waiting = [cluster.pod(rng.randint(0, 20)) for _ in range(4)]
     for pod in waiting:
         cluster.take(PodUpserted(pod))
-    cluster.state.apply(Settle())
+    cluster.state.apply(Reclassify())
     for key in [*(pod.key for pod in waiting), *cluster.oracle.promised]:
         pod = cluster.oracle.pods[key].spec
         found = evaluate(cluster.state, ProfilePlan(cluster.profile), pod)

@@ -41,7 +41,7 @@ class Pair:
             namespace, name = key.split("/")
             self.scheduler.fold(PodDeleted(namespace, name))
         for key in random.sample(sorted(pods), min(len(pods), random.randrange(3))):
-            self.queue.take_out((key,))  # as if it had been placed, and lost its node
+            self.queue.remove_pods((key,))  # as if it had been placed, and lost its node
             self.queue.add(pods[key].spec, pods[key].arrival, fresh=True)
         for _ in range(random.choice((0, 3, 9, 40))):
             self.added += 1
@@ -69,13 +69,13 @@ class Pair:
         self.drawn += len(expected)
         self.cuts += len(expected) < len(waiting)
         self.refused += len(told)
-        self.queue.tried(key for key, _ in tried)
+        self.queue.note_tried(key for key, _ in tried)
         for group in {group: None for _, group in tried}:
             if self.random.random() < 0.6:
                 self.queue.park(group, attempt_of(group))
         for key, group in tried:
             if group.is_active and self.random.random() < 0.7:
-                self.queue.take_out((key,))
+                self.queue.remove_pods((key,))
                 entry = self.scheduler.state.pods[key]
                 self.queue.add(entry.spec, entry.arrival, fresh=False)
 

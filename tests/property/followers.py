@@ -22,16 +22,20 @@ from domain.state.changes import (
     PodReturned,
 )
 from domain.state.cluster import ClusterState
-from domain.state.followed import (
-    FollowedEvent,
+from domain.state.steps import (
+    Assumed,
+    FollowedStep,
+    Forgotten,
+    Given,
     NodeFollowed,
+    Owned,
     PodFollowedRefreshed,
     PodsFollowed,
     PodsFollowedCounted,
     PodsLeft,
     VersionsFollowed,
+    Written,
 )
-from domain.state.steps import Assumed, Forgotten, Given, Owned, Written
 
 SHARDS = 3
 
@@ -72,7 +76,7 @@ class Ledger:
     def __init__(self) -> None:
         self.nodes: dict[str, Row] = {}
         self.counted: dict[str, bool] = {}  # uid of each open placement
-        self.journal: list[tuple[Worker, list[FollowedEvent]]] = []
+        self.journal: list[tuple[Worker, list[FollowedStep]]] = []
         self.one = ClusterState(seed=1)
         self.one.apply(Owned(frozenset(range(SHARDS)), SHARDS))
         self.orphaned: set[str] = set()  # keys of pods that were told that their node is gone
@@ -187,9 +191,9 @@ class Worker:
         self._tell_one({key: node for key, node in self.assumed.items() if node not in lost})
         self._begin()
 
-    def _feed(self, changes: Mapping[str, tuple[int, bool]]) -> list[FollowedEvent]:
+    def _feed(self, changes: Mapping[str, tuple[int, bool]]) -> list[FollowedStep]:
         state, counted = self.state, self.ledger.counted
-        feed: list[FollowedEvent] = []
+        feed: list[FollowedStep] = []
         for name, (count, is_spec) in sorted(changes.items()):
             entry = state.nodes[name]
             if not is_spec:

@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from domain.engine.budgets import Budgets
 from domain.model.config import DISRUPTION_BUDGET, DisruptionBudget
 from domain.model.events import ConfigDeleted, ConfigUpserted
-from domain.state.budgets import Budgets
 from domain.state.cluster import ClusterState
 from domain.state.pods import PodEntry
-from domain.state.steps import Assumed, Settle
+from domain.state.steps import Assumed, Reclassify
 from tests.depth import examples
 from tests.property.class_audit import audit_classes
 from tests.property.drawn import NAMESPACES, Draw, next_event
@@ -107,7 +107,7 @@ def test_budgets_follow_whatever_happens(seed: int, steps: int) -> None:
             state.apply(next_event(random, step + 1))
         if random.random() < 0.5:
             continue
-        state.apply(Settle())
+        state.apply(Reclassify())
         audit_classes(state)
         evicted ^= set(random.sample(sorted(state.pods), min(len(state.pods), random.randrange(3))))
         if random.random() < 0.1:

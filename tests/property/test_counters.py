@@ -22,7 +22,7 @@ from domain.plugins.weighers import Match, Weigher
 from domain.state.cluster import ClusterState
 from domain.state.pod_classes import PodClass
 from domain.state.snapshot import Snapshot
-from domain.state.steps import Assumed, Settle
+from domain.state.steps import Assumed, Reclassify
 from tests import values
 from tests.depth import examples
 from tests.property.class_audit import audit_classes
@@ -134,7 +134,7 @@ def audit_counters(state: ClusterState, counters: CounterTable, taken: Mapping[C
         assert int(counters.arrays.total[number]) == sum(recount(state, spec).values())
     for spec, number in taken.items():
         counters.start_call()
-        counters.hold([number], must=True)
+        counters.load([number], must=True)
         assert counted(state, counters, spec, number) == recount(state, spec)
 
 
@@ -154,22 +154,24 @@ def test_counters_follow_whatever_happens(seed: int, steps: int) -> None:
     for step in range(steps):
         if random.random() < 0.1:
             namespace = random.choice(NAMESPACES)
-            state.index.name(namespace, random.choice((None, {}, {"team": random.choice(("blue", "red"))})))
+            state.index.label_namespace(
+                namespace, random.choice((None, {}, {"team": random.choice(("blue", "red"))}))
+            )
         state.apply(next_event(random, step + 1))
         if random.random() < 0.5:
             continue
-        state.apply(Settle())
+        state.apply(Reclassify())
         audit_classes(state, mentioned)
         snapshot.sync()
         counters.sync(snapshot.rows_width)
         if random.random() < 0.3 and len(taken) < 8:
             spec = draw_spec(random)
             mentioned |= _mention(state, spec)
-            state.apply(Settle())
+            state.apply(Reclassify())
             counters.sync(snapshot.rows_width)
             taken[spec] = counters.take(spec)
         if taken and random.random() < 0.1:
-            counters.drop(taken.pop(random.choice(list(taken))))
+            counters.release(taken.pop(random.choice(list(taken))))
         audit_counters(state, counters, taken)
         place(state, counters, random)
         audit_counters(state, counters, taken)
@@ -193,7 +195,7 @@ def test_versions_do_not_depend_on_the_rows_that_nodes_have(seed: int, steps: in
     for state, table in zip(states, tables, strict=True):
         for spec in specs:
             _mention(state, spec)
-        state.apply(Settle())
+        state.apply(Reclassify())
         table.sync(state.table.rows_capacity)
         numbers.append([table.take(spec) for spec in specs])
     assert tables[0].arrays.version[numbers[0]].tolist() == tables[1].arrays.version[numbers[1]].tolist()
@@ -203,7 +205,7 @@ def test_versions_do_not_depend_on_the_rows_that_nodes_have(seed: int, steps: in
         if random.random() < 0.5:
             continue
         for state, table in zip(states, tables, strict=True):
-            state.apply(Settle())
+            state.apply(Reclassify())
             table.sync(state.table.rows_capacity)
         assert tables[0].arrays.version[numbers[0]].tolist() == tables[1].arrays.version[numbers[1]].tolist()
 
@@ -227,7 +229,7 @@ def test_terms_that_mean_a_pod_are_found(seed: int) -> None:
     random, state = Draw(seed), ClusterState(seed=1)
     for step in range(60):
         state.apply(next_event(random, step + 1))
-    state.apply(Settle())
+    state.apply(Reclassify())
     marks = {mark for entry in state.pods.values() for mark in marks_of(entry.spec.template)}
     carried = {mark for mark in marks if isinstance(mark, TermMark)}
     for entry in state.pods.values():

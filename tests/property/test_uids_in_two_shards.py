@@ -10,8 +10,7 @@ from domain.model.events import NodeUpserted, PodDeleted, PodUpserted
 from domain.model.pods import PodSpec
 from domain.state.changes import FollowRefused, Refused
 from domain.state.cluster import ClusterState
-from domain.state.followed import PodFollowedRefreshed, PodsFollowed, PodsLeft
-from domain.state.steps import Given, Owned
+from domain.state.steps import Given, Owned, PodFollowedRefreshed, PodsFollowed, PodsLeft
 from tests.depth import some
 from tests.values import node, pod
 

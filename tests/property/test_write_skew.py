@@ -22,6 +22,7 @@ from domain.model.pods import PodSpec, PodTemplate
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.selectors import AffinityTerm, LabelRequirement, LabelSelector, PodAffinity
 from domain.plugins.weighers import Match
+from domain.state.steps import Owned
 from services.ports.guards import Guard, GuardRow, announced_keys, dropped_keys, raised_keys, refused_nodes
 from services.worker.batch_guards import IDLE_MS, BatchGuards
 from tests.depth import some
@@ -88,7 +89,7 @@ class Worker:
     def __init__(self, shard: int, ledger: Ledger, nodes_count: int = NODES) -> None:
         self.shard, self.ledger = shard, ledger
         self.scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
-        self.scheduler.own({shard}, SHARDS)
+        self.scheduler.fold(Owned(frozenset({shard}), SHARDS))
         for i in range(nodes_count):
             labels = {ZONE: f"z{i % ZONES}", HOSTNAME: f"n{i}"}
             self.scheduler.fold(NodeUpserted(node(f"n{i}", labels=labels)), i % SHARDS)

@@ -255,7 +255,7 @@ def test_a_label_key_is_watched_no_more_once_others_were_asked_for(site: Site) -
     site.tell("ADDED", pod_manifest("last", cpu=100))
     watched = index._watching
     assert len(watched._idle) <= label_keys_idle_max
-    assert sum(map(len, watched._values.values())) <= label_keys_idle_max
+    assert sum(map(len, watched.watched.values())) <= label_keys_idle_max
     assert not any(watched._pods.values())
     classes = {entry.pod_class for entry in site.planner.scheduler.state.pods.values()}
     assert [each and each.labels for each in classes] == [{}]

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from domain.engine.budgets import Budgets, allowed_by
 from domain.model.config import DISRUPTION_BUDGET, DisruptionBudget
 from domain.model.events import ConfigUpserted, PodDeleted, PodUpserted
 from domain.model.pods import PodSpec
 from domain.model.selectors import LabelRequirement, LabelSelector
-from domain.state.budgets import Budgets, allowed_by
 from domain.state.cluster import ClusterState
-from domain.state.steps import Settle
+from domain.state.steps import Reclassify
 from tests.values import pod
 
 WEB = LabelSelector((LabelRequirement("app", "In", ("web",)),))
@@ -33,7 +33,7 @@ def state_of(*things: PodSpec | ConfigUpserted) -> ClusterState:
     state = ClusterState(seed=1)
     for each in things:
         state.apply(PodUpserted(each) if isinstance(each, PodSpec) else each)
-    state.apply(Settle())
+    state.apply(Reclassify())
     return state
 
 
@@ -90,7 +90,7 @@ def test_a_pod_that_was_decided_to_go_counts_until_it_is_gone() -> None:
     assert allowed(budgets) == {"stated": 1, "two": 0}
     going = msgspec.structs.replace(web("a"), terminating=True, resource_version=2)
     state.apply(PodUpserted(going))
-    state.apply(Settle())
+    state.apply(Reclassify())
     budgets.sync()
     assert allowed(budgets) == {"stated": 1, "two": 0}
     state.apply(PodDeleted("shop", "a"))
@@ -152,7 +152,7 @@ def test_a_new_status_keeps_the_numbers_and_another_selector_gives_new_ones() ->
     budgets.sync()
     assert (allowed(budgets), budgets.version) == ({"a": 1, "b": 5}, version)
     state.apply(budget("a", NO_CANARY, disruptions_allowed=1))
-    state.apply(Settle())
+    state.apply(Reclassify())
     budgets.sync()
     assert budgets.version > version
     assert matched(budgets, state, "a") == ["a", "b"]

@@ -283,7 +283,7 @@ def test_pods_are_told_apart_by_what_a_service_selects_by() -> None:
     state.apply(read(selecting("Service")))
     assert state.index.version > version
     assert not state.index.is_settled
-    state.index.settle(state.pods)
+    state.index.reclassify(state.pods)
     classes = {name: state.pods[f"shop/{name}"].pod_class for name in "pqr"}
     assert classes["p"] is classes["q"] is not None
     assert classes["p"] is not classes["r"]

@@ -30,15 +30,16 @@ from domain.state.changes import (
 )
 from domain.state.cluster import ClusterState
 from domain.state.digest import digest_of
-from domain.state.followed import (
+from domain.state.steps import (
     NodeFollowed,
+    Owned,
     PodFollowedRefreshed,
     PodsFollowed,
     PodsFollowedCounted,
     PodsLeft,
     VersionsFollowed,
+    Written,
 )
-from domain.state.steps import Owned, Written
 from services.codec.feed import unpack_event
 from services.ports.journal import Feed, Followed
 from services.worker.batch import BatchBuilder
@@ -361,7 +362,7 @@ def test_who_follows_a_measurement_has_it_as_its_owner_folded_it(
 
 def test_room_that_another_made_wakes_who_waits() -> None:
     scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
-    scheduler.own([OWN], 3)
+    scheduler.fold(Owned(frozenset([OWN]), 3))
     scheduler.fold(seen(node("n", cpu=4_000)))
     scheduler.fold(come(pod("other", BIG), on="n"))
     scheduler.fold(PodUpserted(pod("p", BIG)), OWN)
@@ -377,7 +378,7 @@ def test_room_that_another_made_wakes_who_waits() -> None:
 
 def test_a_host_port_that_another_took_is_taken() -> None:
     scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
-    scheduler.own([OWN], 3)
+    scheduler.fold(Owned(frozenset([OWN]), 3))
     ports = template(100, 0, 80)
     scheduler.fold(seen(node("n")))
     scheduler.fold(PodUpserted(pod("p", template(100))), OWN)

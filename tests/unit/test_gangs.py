@@ -14,6 +14,7 @@ from domain.model.config import POD_GROUP, PodGroup
 from domain.model.decisions import GangSeen
 from domain.model.events import ConfigUpserted, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.profiles import BUILT_IN_PROFILES
+from domain.state.steps import Owned
 from services.codec.settling import lost_together
 from services.phrases import gang_in_words
 from services.ports.ledger import GangPlaced
@@ -104,7 +105,7 @@ def test_least_resources_are_what_is_free_beside_its_own_pods() -> None:
 
 def test_pods_of_other_workers_do_not_count_and_the_reason_names_them() -> None:
     scheduler = scheduler_with(3, 0, min_member=3)
-    scheduler.own([0], 2)
+    scheduler.fold(Owned(frozenset([0]), 2))
     there = pod_manifest("there", cpu=1, labels={LABEL: "team"}, node_name="n0")
     scheduler.fold(PodUpserted(pod_from_manifest(there)), 1)
     for i in range(2):

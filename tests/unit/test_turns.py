@@ -39,7 +39,7 @@ def lines(*wanted: tuple[str, int, int], pods: int = 1) -> list[Line]:
             line = Line(namespace, WaitingGroup(signature(shape), shape, PLAN))
             for _ in range(pods):
                 arrival = len(found) * pods + len(line.pods)
-                line.put(f"{namespace}/p{arrival}", arrival, fresh=False)
+                line.add_pod(f"{namespace}/p{arrival}", arrival, fresh=False)
             found.append(line)
     return found
 
@@ -117,7 +117,7 @@ def test_all_of_another_have_their_turn_beside_one_who_asks_for_more_than_a_cycl
     shape = template(1, 0, *range(1, 101))
     heavy = Line("heavy", WaitingGroup(signature(shape), shape, PLAN))
     for number in range(4):
-        heavy.put(f"heavy/p{number}", number, fresh=False)
+        heavy.add_pod(f"heavy/p{number}", number, fresh=False)
     work_max = 20 * ONE
     assert group_work(shape, TABLE) > work_max
     assert counts(drawn([heavy, *lines(("light", 0, 8))], work_max)) == {"heavy": 1, "light": 8}
@@ -147,7 +147,7 @@ def test_what_static_plugins_say_is_paid_for_once(monkeypatch: pytest.MonkeyPatc
     shapes = [template(i, node_selector=(("pool", f"{i // 10}"),)) for i in range(20)]
     several = [Line("a", WaitingGroup(signature(shape), shape, PLAN)) for shape in shapes]
     for i, line in enumerate(several):
-        line.put(f"a/p{i}", i, fresh=True)
+        line.add_pod(f"a/p{i}", i, fresh=True)
     heads = {"a": sorted(first for line in several if (first := line.first()) is not None)}
     static = static_work(shapes[0], TABLE)
     assert static > 1_000

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
+from domain.engine.budgets import Budgets
 from domain.engine.evaluate import Verdict, compiled_alone, evaluate
 from domain.engine.preemption import Decided, Nominated, Planned, Preemptor, may_preempt
 from domain.model.pods import DEFAULT_PROFILE
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
-from domain.state.budgets import Budgets
 from domain.state.cluster import ClusterState
 from services.plan.objects import Given, event_of
 from tests.upstream.draw import Json

@@ -19,8 +19,9 @@ from domain.state.changes import (
     Refused,
     Skipped,
 )
-from domain.state.followed import (
-    FollowedEvent,
+from domain.state.nominations import Nomination
+from domain.state.steps import (
+    FollowedStep,
     GoneFollowed,
     NodeFollowed,
     NominationsFollowed,
@@ -30,7 +31,6 @@ from domain.state.followed import (
     PodsLeft,
     VersionsFollowed,
 )
-from domain.state.nominations import Nomination
 from services.codec.feed import FeedEvent, unpack_event
 from services.ports.journal import Feed, Followed, NominationFed
 from services.worker.batch import BatchBuilder
@@ -82,7 +82,7 @@ def take_followed(change: Change, builder: BatchBuilder, ledger_view: LedgerView
             builder.take(change, None, 0)
 
 
-def events_of(row: Followed) -> Iterator[tuple[Event | ProfileEvent | FollowedEvent, str | None]]:
+def events_of(row: Followed) -> Iterator[tuple[Event | ProfileEvent | FollowedStep, str | None]]:
     """Yield what a batch says, in an order in which it can be folded, each with who sent the event behind it.
 
     Cost: about a microsecond per pod, with the fold.

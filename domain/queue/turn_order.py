@@ -10,8 +10,8 @@ from domain.queue.groups import Candidate, Line
 from domain.queue.turns import Works, draw
 
 
-class LineUp:
-    """The first pods of lines. ``changed`` are lines whose first pod may be another; it is written."""
+class TurnOrder:
+    """The first pods of lines. ``changed`` are lines that may have another first pod; it is written."""
 
     def __init__(self) -> None:
         self.changed: dict[Line, None] = {}
@@ -25,7 +25,7 @@ class LineUp:
         """How many have one. Cost: O(namespaces)."""
         return sum(map(len, self._waiting.values()))
 
-    def settle(self) -> None:
+    def place_changed(self) -> None:
         """Bring the lines that changed to their places."""
         came: dict[str, list[Candidate]] = {}
         for line in self.changed:
@@ -48,7 +48,7 @@ class LineUp:
             del self._waiting[namespace]
 
     def draw(self, works: Works, work_max: int, pods_max: int) -> tuple[list[Candidate], int]:
-        """Return the pods whose turn it is, and the work of it.
+        """Return the pods that have their turn, and the work of it.
 
         The lines from which they are drawn have changed then.
         """
@@ -58,6 +58,6 @@ class LineUp:
             if not self._waiting[namespace]:
                 del self._waiting[namespace]
         for line in opened:
-            line.drawn()
+            line.note_drawn()
             self.changed[line] = None
         return drawn, spent

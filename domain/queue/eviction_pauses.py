@@ -1,9 +1,9 @@
-"""Pods for which nobody has to go for a while.
+"""Pods for which no other pod has to leave for a while.
 
-One is a pod whose promise ran out, since nobody left. The first time it is planned again at once, as another
-node may do better. After that the time doubles with each promise that runs out, so that evictions on which
-nobody acts are not repeated for ever. The other is a pod for which pods leave a node already that another
-scheduler named for it. A restart forgets all of it.
+One is a pod whose nomination ran out, since no victim left. The first time it is planned again at once, as
+another node may do better. After that the time doubles with each nomination that runs out, so that evictions
+that have no effect are not repeated for ever. The other is a pod for which pods leave a node already that
+another scheduler named for it. A restart forgets all of it.
 """
 
 from __future__ import annotations
@@ -11,43 +11,43 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from domain.model.limits import unheeded_seconds_max
-from domain.queue.dues import Dues
+from domain.queue.deadlines import Deadlines
 from domain.state.cluster import ClusterState
 
 
-class _Unheeded(NamedTuple):
-    """How many promises of a pod ran out, the node of the last one, and when the pod may have another."""
+class _Pause(NamedTuple):
+    """How many nominations of a pod ran out, the node of the last one, and when the pod may have another."""
 
     times: int
     node: str
     until_ms: int
 
 
-class Unheeded:
-    """What became of promises that ran out, by the keys of pods.
+class EvictionPauses:
+    """The nominations that ran out, by the keys of pods.
 
-    ``waits`` says when each may evict again. ``named`` are the nodes that pods leave, for which others wait.
+    ``ends`` says when each may evict again. ``named`` are the nodes that pods leave, for which others wait.
     """
 
     def __init__(self) -> None:
-        self._of: dict[str, _Unheeded] = {}
+        self._of: dict[str, _Pause] = {}
         self._now_ms = 0
-        self.waits = Dues(self._holds)
+        self.ends = Deadlines(self._holds)
         self.named: dict[str, dict[str, None]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._of)
 
-    def note(self, key: str, node: str, now_ms: int, promise_ms: int) -> None:
-        """Take note that a promise ran out, which was for so long."""
+    def note_expired(self, key: str, node: str, now_ms: int, nomination_ms: int) -> None:
+        """Take note that a nomination ran out, which was for so long."""
         before = self._of.get(key)
         times = before.times + 1 if before is not None else 1
-        wait_ms = min(promise_ms << min(times - 2, 30), unheeded_seconds_max * 1_000) if times > 1 else 0
-        self._of[key] = _Unheeded(times, node, now_ms + wait_ms)
+        wait_ms = min(nomination_ms << min(times - 2, 30), unheeded_seconds_max * 1_000) if times > 1 else 0
+        self._of[key] = _Pause(times, node, now_ms + wait_ms)
         if wait_ms:
-            self.waits.put(now_ms + wait_ms, key)
+            self.ends.add(now_ms + wait_ms, key)
 
-    def drop(self, key: str) -> None:
+    def forget_pod(self, key: str) -> None:
         """Forget a pod that is another one now, or waits no more."""
         self._of.pop(key, None)
 
@@ -61,20 +61,20 @@ class Unheeded:
         Cost: O(nodes for which pods wait).
         """
         self._now_ms = now_ms
-        found, rows = self.waits.pass_to(now_ms), state.table.rows
+        found, rows = self.ends.pass_to(now_ms), state.table.rows
         for node in [
             each for each in self.named if (row := rows.get(each)) is None or row in state.improved_rows
         ]:
             found += self.named.pop(node)
         return found
 
-    def may(self, key: str) -> bool:
+    def may_evict(self, key: str) -> bool:
         """Say whether others may have to go for a pod now."""
         known = self._of.get(key)
         return known is None or known.until_ms <= self._now_ms
 
     def node_of(self, key: str) -> str:
-        """Return the node that was promised to a pod for nothing, or ""."""
+        """Return the node that was nominated for a pod to no avail, or ""."""
         known = self._of.get(key)
         return "" if known is None else known.node
 

@@ -1,7 +1,7 @@
-"""What pods count that have no node yet but one that is promised to them, in the counters that ask for it.
+"""What pods count that have no node yet but a nominated one, in the counters that ask for it.
 
-Such a counter counts placed pods, as any other does, and these. As with room, what is promised counts while
-pods of no higher priority are placed: a cycle takes it out and puts it back (``hold``). It is counted anew
+Such a counter counts placed pods, as any other does, and these. As with room, such a pod counts while
+pods of no higher priority are placed: a cycle takes it out and puts it back (``count``). All are counted anew
 with each cycle, since nodes and the classes of pods may be others.
 """
 
@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from domain.counting.counted import Counted, with_promised
+from domain.counting.counted import Counted, with_nominated
 from domain.counting.effects import Effects
 from domain.kernels import arrays as kernel
 from domain.plugins.weighers import Weigher
@@ -37,11 +37,11 @@ class _Counters(Protocol):
     def add(self, changes: list[_Change]) -> np.ndarray: ...
 
 
-class PromisedCounts:
-    """Counts promised pods in the counters that want them.
+class NominatedCounts:
+    """Counts pods with nominated nodes in the counters that want them.
 
-    Nothing is done where there is no such counter: a group has one only while nodes are promised to pods that
-    count for its rules. Pods of other workers that wait are not known here, and not counted.
+    Nothing is done where there is no such counter: a group has one only while nodes are nominated for pods
+    that count for its rules. Pods of other workers that wait are not known here, and not counted.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class PromisedCounts:
     # ----------------------------------------------------------------------------------------- rules
 
     def version_for(self, counted: Counted) -> Version:
-        """Return what moves when other rules of a group may have to count promised pods.
+        """Return what moves when other rules of a group may have to count pods with nominated nodes.
 
         Cost: O(nominations) where these moved.
         """
@@ -82,16 +82,16 @@ class PromisedCounts:
         return (self._classes_version, self._state.index.version) if self._classes else _NONE
 
     def among(self, asked: Counted) -> Counted:
-        """Return what a group asks of others, with the rules for which promised pods count."""
+        """Return what a group asks of others, with the rules for which pods with nominated nodes count."""
         self.version_for(asked)
-        return with_promised(asked, self._weighs) if self._classes else asked
+        return with_nominated(asked, self._weighs) if self._classes else asked
 
     def _weighs(self, weigher: Weigher) -> bool:
         namespaces = self._state.index.namespaces
         return any(weigher.weigh(pod_class, namespaces) for pod_class in self._classes)
 
     def _known(self) -> Iterator[tuple[str, tuple[PodClass, int]]]:
-        """Yield the pods with promised nodes, as far as pod and node are known here."""
+        """Yield the pods with nominated nodes, as far as pod and node are known here."""
         for key, nomination in self._state.nominations.entries.items():
             place = self._place_of(nomination)
             if place is not None:
@@ -109,18 +109,18 @@ class PromisedCounts:
 
     # --------------------------------------------------------------------------------------- counting
 
-    def begin(self, number: int) -> None:
+    def add_counter(self, number: int) -> None:
         """Take a new counter, before it is filled."""
         if not self._numbers:
             self._in = {key: place for key, place in self._known() if key not in self.out}
         self._numbers[number] = self._seen(number, self._places())
 
-    def end(self, number: int) -> None:
+    def remove_counter(self, number: int) -> None:
         """Forget a counter."""
         self._numbers.pop(number, None)
 
     def idle(self) -> list[int]:
-        """Return the counters for which no promised pod counts."""
+        """Return the counters for which no pod with a nominated node counts."""
         return [number for number, seen in self._numbers.items() if not seen]
 
     def counted_in(self, number: int) -> list[_Change]:
@@ -131,8 +131,8 @@ class PromisedCounts:
         found = [(number, row, weight_of(pod_class).get(number, 0)) for pod_class, row in self._in.values()]
         return [each for each in found if each[2]]
 
-    def hold(self, nominations: Iterable[Nomination], sign: int) -> None:
-        """Let promised pods count (1), or no more (-1)."""
+    def count(self, nominations: Iterable[Nomination], sign: int) -> None:
+        """Let the pods of nominations count (1), or no more (-1)."""
         if not self._numbers:
             return
         moved = []
@@ -146,17 +146,17 @@ class PromisedCounts:
 
     @property
     def is_behind(self) -> bool:
-        """Whether ``put_in`` may move a counter."""
+        """Whether ``count_all`` may move a counter."""
         return bool(self._numbers) and self._synced_at != self._state.nominations.version
 
-    def take_out(self) -> None:
+    def uncount_all(self) -> None:
         """Let nothing count, before the table follows the state."""
         self._looked_at, self.out = -1, {}
         self._count(self._in.values(), -1)
         self._in = {}
 
-    def put_in(self) -> None:
-        """Let all promised pods count, once the table has followed the state."""
+    def count_all(self) -> None:
+        """Let all pods with nominated nodes count, once the table has followed the state."""
         self._synced_at = self._state.nominations.version
         if not self._numbers:
             return
@@ -165,10 +165,10 @@ class PromisedCounts:
         self._compare()
 
     def follow(self) -> None:
-        """Move the versions of counters for which nodes were promised, or are no more, since the cycle began.
+        """Move the versions of counters that count other nominations than when the cycle began.
 
-        A counter that begins later knows of them. Whoever looked at one before must see that it moved, or it
-        would matter since when a counter is kept.
+        A counter that begins later knows of them. A group that looked at one before must see that it moved,
+        or it would matter since when a counter is kept.
 
         Cost: O(counters times nominations) where these moved.
         """
@@ -185,7 +185,7 @@ class PromisedCounts:
                 self.moves += 1
 
     def _seen(self, number: int, places: Sequence[tuple[PodClass, int]]) -> list[tuple[str, int, int]]:
-        """Return where all promised pods would count in a counter, and how much: nodes with their domains.
+        """Return where all of these pods would count in a counter, and how much: nodes with their domains.
 
         A node that is a domain of its own is one whatever its row.
         """
@@ -207,5 +207,5 @@ class PromisedCounts:
                     yield number, row, sign * weight
 
     def _count(self, places: Iterable[tuple[PodClass, int]], sign: int) -> None:
-        """Count, and move no version: that who is tried counts no more for a moment wakes nobody."""
+        """Count, and move no version: a pod that is tried and counts no more for a moment wakes no group."""
         self._table.add(list(self._changes(places, sign)))

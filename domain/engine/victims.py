@@ -1,6 +1,6 @@
 """Placed pods by row, the most important first, with sums from below: what could be freed on a node.
 
-Nothing is kept until somebody asks for the first time. From then on only rows that changed are read again.
+Nothing is kept until it is asked for the first time. From then on only rows that changed are read again.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def _moment_ms(text: str) -> int:
 def by_importance(pods: Iterable[PodEntry]) -> list[PodEntry]:
     """Return pods with the most important one first.
 
-    The higher priority comes first; of equals the one that started earlier, and who has not started comes
-    last; of equals the greater uid. Source: kube-scheduler, MoreImportantPod; Gödel breaks ties by uid.
+    The higher priority comes first; of equals the one that started earlier, and one that has not started
+    comes last; of equals the greater uid. Source: kube-scheduler, MoreImportantPod; Gödel breaks ties by uid.
     """
     by_uid = sorted(pods, key=_uid, reverse=True)
     by_uid.sort(key=_importance)
@@ -164,7 +164,7 @@ class Victims:
         if self._revision != state.resources.revision or self._is_wasteful():
             self._revision = state.resources.revision
             self._renew()
-        if self._renewed is None or state.index.renewed is not self._renewed:  # somebody else read it
+        if self._renewed is None or state.index.renewed is not self._renewed:  # another reader emptied it
             state.index.renewed = self._renewed = set()
             self._generation = -1
         self._void |= self._renewed

@@ -14,16 +14,15 @@ K = TypeVar("K")
 def backoff_ends_ms(at_ms: int, failures: int, backoff_ms: tuple[int, int], *, is_late: bool = False) -> int:
     """Return the log time at which a backoff ends that began ``at_ms``; 0 where there is none.
 
-    ``backoff_ms`` are the first one and the longest; each doubles the one before. Who ``is_late`` has the
-    longest one.
-    Source: kube-scheduler, calculateBackoffDuration.
+    ``backoff_ms`` are the first one and the longest; each doubles the one before. One that ``is_late`` has
+    the longest. Source: kube-scheduler, calculateBackoffDuration.
     """
     first_ms, longest_ms = backoff_ms
     wait_ms = longest_ms if is_late else min(first_ms << min(failures - 1, 30), longest_ms)
     return at_ms + wait_ms if wait_ms else 0
 
 
-class Dues(Generic[K]):
+class Deadlines(Generic[K]):
     """Keys, each with the moment at which it is due.
 
     Parameters
@@ -36,7 +35,7 @@ class Dues(Generic[K]):
         self._holds = holds
         self._heap: list[tuple[int, K]] = []
 
-    def put(self, due_ms: int, key: K) -> None:
+    def add(self, due_ms: int, key: K) -> None:
         """Add a key."""
         heapq.heappush(self._heap, (due_ms, key))
 

@@ -7,7 +7,7 @@ disrupted does not count against it.
 
 What a budget allows stands in its status, where a controller writes one. Otherwise it is computed from
 ``minAvailable`` or ``maxUnavailable`` as the disruption controller of Kubernetes does, shares rounded up, but
-over the pods that are known here: all that the selector matches are expected, whoever made them, and those
+over the pods that are known here: all that the selector matches are expected, whatever made them, and those
 that are placed and are not terminating are healthy.
 """
 
@@ -34,7 +34,7 @@ class Budgets:
     Parameters
     ----------
     state : ClusterState
-        Whose budgets and pods.
+        Has the budgets and the pods.
     evicted : collection of str
         Keys of pods that were decided to go. Each counts against its budgets until it is gone.
 
@@ -71,10 +71,10 @@ class Budgets:
         return len(self.names)
 
     def sync(self) -> None:
-        """Follow the state. Every selector must tell pods apart already (``Settle``).
+        """Follow the state. Every selector must tell pods apart already (``Reclassify``).
 
-        Cost: O(classes whose pods came or went, and pods that were decided to go); O(classes) besides where
-        budgets came or went. Nothing where there are none.
+        Cost: O(classes with pods that came or went, and pods that were decided to go); O(classes) besides
+        where budgets came or went. Nothing where there are none.
         """
         index, selectors = self._state.index, self._state.config.selectors
         if self._seen != selectors.budgets_version:
@@ -158,7 +158,7 @@ class Budgets:
     # ---------------------------------------------------------------------------------------- counting
 
     def _stop_counting(self) -> None:
-        """Forget how many pods there are, and let nobody follow them."""
+        """Forget how many pods there are, and follow them no more."""
         if self._changed is not None and self._state.index.changed is self._changed:
             self._state.index.changed = None
         self._changed = None
