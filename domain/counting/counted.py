@@ -133,7 +133,7 @@ def with_nominated(counted: Counted, weighs: Callable[[Weigher], bool]) -> Count
 
 def _for_nominated(rule: Rule) -> Rule:
     counter = msgspec.structs.replace(rule.counter, nominated=True)
-    kind = kernel.NEEDED_PROMISED if rule.kind == kernel.NEEDED else rule.kind
+    kind = kernel.NEEDED_NOMINATED if rule.kind == kernel.NEEDED else rule.kind
     return rule._replace(kind=kind, counter=counter, text=f"{rule.text}{PROMISED}")
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from domain.cycle.kernel_call import call_nominated, undo
 from domain.cycle.record import note_ended, note_rules
 from domain.cycle.run import CycleRun, Preempting
+from domain.engine.nominated_room import hold, mates_of, urgency
 from domain.engine.picked import Specs, with_devices
 from domain.engine.program import Program
-from domain.engine.promises import hold, mates_of, urgency
 from domain.engine.verdicts import Placement
 from domain.model.decisions import Attempt
 from domain.queue.gangs import min_member_of
@@ -202,7 +202,7 @@ def _note_placements(
         entry = run.state.pods[each.key]
         pod = specs.get(each.key) or entry.spec
         result.verdicts.append(
-            Placement(pod, entry.arrival, attempts[key], node, versions[node], 0.0, is_promised=True)
+            Placement(pod, entry.arrival, attempts[key], node, versions[node], 0.0, is_nominated=True)
         )
 
 

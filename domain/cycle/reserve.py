@@ -16,9 +16,9 @@ from domain.cycle.nominated import compile_nominated, count_nominations, group_o
 from domain.cycle.preempt import decided_for, nominate
 from domain.cycle.preempt_gang import GangPlan, nominate_gang, out_of_turn, plan_below
 from domain.cycle.run import CycleRun, Preempting
+from domain.engine.nominated_room import mates_of
 from domain.engine.preemption import NO_VICTIMS, Planned
 from domain.engine.program import Program
-from domain.engine.promises import mates_of
 from domain.model.limits import reservation_lasts_seconds, reservation_look_ms, reservation_tries_max
 from domain.model.pods import DEFAULT_PROFILE
 from domain.model.timestamps import NEVER_MS
@@ -50,7 +50,7 @@ class Reserving:
         self._hopeless: set[Failing] = set()  # that had a look since all had one
 
     @property
-    def promise(self) -> Nomination | None:
+    def nomination(self) -> Nomination | None:
         """The nomination of the pod that has the reservation, if one has; of a gang that of any member."""
         known = self._state.nominations.entries.get(self._key)
         if known is None or not self._state.is_own_nomination(known):
@@ -62,7 +62,7 @@ class Reserving:
         """Say whether it is time to look whether the reservation is good, or which pod may have it."""
         if not self._wait_ms or now_ms < self._looked_ms + reservation_look_ms:
             return False
-        return self.promise is not None or queue.blocked.has_any(now_ms - self._wait_ms)
+        return self.nomination is not None or queue.blocked.has_any(now_ms - self._wait_ms)
 
     def due_ms(self, queue: Queue) -> int:
         """Return the log time of the next look; there is none while nothing changes but the time."""
@@ -70,9 +70,9 @@ class Reserving:
             return NEVER_MS
         next_ms, until_ms = self._looked_ms + reservation_look_ms, self._looked_ms - self._wait_ms
         has_moved = self._state.table.last_generation != self._looked_at
-        if has_moved and (self.promise is not None or queue.blocked.has_any(until_ms)):
+        if has_moved and (self.nomination is not None or queue.blocked.has_any(until_ms)):
             return next_ms
-        if self.promise is not None:
+        if self.nomination is not None:
             return NEVER_MS
         return max(next_ms, queue.blocked.next_ms(until_ms) + self._wait_ms)
 
@@ -80,8 +80,8 @@ class Reserving:
         """End the reservation if it is of no use any more; give one if there is none."""
         self._looked_ms = now_ms
         queue.note_look()
-        if (promise := self.promise) is not None:
-            _review(run, of, promise)
+        if (nomination := self.nomination) is not None:
+            _review(run, of, nomination)
         else:
             self._give(queue, run, of, now_ms)
         self._looked_at = self._state.table.last_generation

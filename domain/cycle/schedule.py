@@ -23,9 +23,9 @@ from domain.cycle.reserve import Reserving
 from domain.cycle.run import CycleRun, Preempting
 from domain.engine.budgets import Budgets
 from domain.engine.homes import Homes
+from domain.engine.nominated_room import hold, left_for, nominated_on, run_out, to_try
 from domain.engine.preemption import Planned, Preemptor
 from domain.engine.profiles import Profiles
-from domain.engine.promises import hold, left_for, promised_on, run_out, to_try
 from domain.engine.slots import GroupSlots
 from domain.engine.verdicts import CycleResult
 from domain.kernels import arrays as kernel
@@ -227,8 +227,8 @@ class Scheduler:
         self.recheck_all_nodes()
         priorities = map(attrgetter("spec.template.priority"), pods.values())
         self.state.index.lowest_priority = min(priorities, default=PRIORITY_MAX)
-        promised = [key for key in self.state.nominations.entries if key in pods and not pods[key].node]
-        return {(pods[key].spec.signature, pods[key].shard) for key in chain(self.queue.keys, promised)}
+        nominated = [key for key in self.state.nominations.entries if key in pods and not pods[key].node]
+        return {(pods[key].spec.signature, pods[key].shard) for key in chain(self.queue.keys, nominated)}
 
     def recheck_all_nodes(self) -> None:
         """Wake with the next cycle what any node could cure, as if all of them had gained room."""
@@ -270,7 +270,7 @@ class Scheduler:
         self.queue.pass_to(passed_ms)
         for key in self._excluded.pass_to(passed_ms, now_ms):
             self.queue.readmit(key)
-        changed = promised_on(self.state, self.state.improved_rows)
+        changed = nominated_on(self.state, self.state.improved_rows)
         self._hold(changed, -1)  # the attempt refuses pods that may not use nominated room
         self.queue.wake(self._snapshot, self.state.improved_rows, self._slots.passing)
         if self.state.improved_rows:
@@ -352,7 +352,7 @@ class Scheduler:
             preempts=preempts,
             nomination_ms=self._nomination_ms,
             pauses=self._pauses,
-            reserved=self._reserving.promise,
+            reserved=self._reserving.nomination,
         )
 
     def sync(self) -> None:

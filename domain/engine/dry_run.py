@@ -44,7 +44,7 @@ def with_preemption(
 
 
 def with_gang_preemption(verdict: Verdict, plans: Mapping[str, Planned]) -> Verdict:
-    """Add to the verdict of a pod whose gang waits what would be promised to it, by the key of each pod."""
+    """Add to the verdict of a pod whose gang waits where it would be nominated, by the key of each pod."""
     plan = plans.get(verdict.pod)
     if plan is None:
         return msgspec.structs.replace(verdict, eligible_to_preempt=bool(plans))

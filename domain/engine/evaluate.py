@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 from domain.engine.explanation import rule_seen, scratch_for
+from domain.engine.nominated_room import hold
 from domain.engine.program import Program, warnings_of
-from domain.engine.promises import hold
 from domain.engine.slots import GroupSlots
 from domain.kernels import evaluating
 from domain.kernels.arrays import RULE
@@ -212,7 +212,7 @@ class Alone(NamedTuple):
 def compiled_alone(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView) -> Iterator[Alone]:
     """Compile one pod as of now, beside all else that follows the state.
 
-    What is promised to others of no lower priority counts.
+    Nominations of others of no lower priority count.
     """
     if not state.index.is_settled:
         state.apply(Reclassify())

@@ -311,7 +311,7 @@ def rule_seen(rule: Rule, highest: int, domains: dict[str, int]) -> RuleSeen:
     return RuleSeen(
         reason=rule.reason.code,
         text=rule.text,
-        count_max=None if rule.kind in (kernel.NEEDED, kernel.NEEDED_PROMISED) else highest,
+        count_max=None if rule.kind in (kernel.NEEDED, kernel.NEEDED_NOMINATED) else highest,
         count_min=highest - rule.bound if rule.kind == kernel.SPREAD else None,
         domains=domains,
     )

@@ -85,8 +85,8 @@ def may_preempt(pod: PodSpec, nodes: Mapping[str, NodeEntry], hopeless: Collecti
     """Say whether a pod may preempt if it finds no node.
 
     It may not where its policy is ``Never``, nor by itself where it is in a gang, nor while a pod of lower
-    priority leaves the node that a scheduler promised it; but for a node that is among the ``hopeless``,
-    which refuse it whatever leaves.
+    priority leaves the node for which a scheduler nominated it; but for a node among the ``hopeless``, which
+    refuse it whatever leaves.
     Source: kube-scheduler, PodEligibleToPreemptOthers.
     """
     if pod.template.preemption_policy == NEVER or pod.template.gang:

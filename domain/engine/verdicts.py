@@ -13,7 +13,7 @@ from domain.state.changes import NominationEnded
 class Placement(msgspec.Struct, frozen=True, gc=False):
     """A pod and the best node for it. ``node_version`` is the node's version with the pod on it.
 
-    ``is_promised``: the node was promised to the pod, so that nothing was scored.
+    ``is_nominated``: the pod was nominated for the node, so that nothing was scored.
     """
 
     pod: PodSpec
@@ -22,7 +22,7 @@ class Placement(msgspec.Struct, frozen=True, gc=False):
     node: str
     node_version: int
     score: float
-    is_promised: bool = False
+    is_nominated: bool = False
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False):
@@ -34,10 +34,11 @@ class Failure(msgspec.Struct, frozen=True, gc=False):
 
 
 class Preemption(msgspec.Struct, frozen=True, gc=False):
-    """A pod that found no node, and one that is promised to it once its ``victims`` have left.
+    """A pod that found no node, and is nominated for one once its ``victims`` have left.
 
-    ``node_version`` is the node's version with the promise; ``violations`` counts disruption budgets that the
-    victims break, and ``budgets`` names all that count them. The promise ends at ``expires_ms`` (log time).
+    ``node_version`` is the node's version with the nomination; ``violations`` counts disruption budgets that
+    the victims break, and ``budgets`` names all that count them. The nomination ends at ``expires_ms`` (log
+    time).
     """
 
     pod: PodSpec

@@ -58,8 +58,8 @@ OTHERS = CODES
 """Code of the last lines of a reason table: rows short of resources in ways for which no line was left.
 One more where evicting cannot help."""
 
-AT_MOST, SPREAD, NEEDED, NEEDED_PROMISED = range(4)
-"""Kinds of rules. The last is ``NEEDED`` of a counter in which promised pods count, too."""
+AT_MOST, SPREAD, NEEDED, NEEDED_NOMINATED = range(4)
+"""Kinds of rules. The last is ``NEEDED`` of a counter in which nominated pods count, too."""
 
 SPREAD_SCORE, AFFINITY_SCORE = range(2)
 """Kinds of scores by counts: how their sums are rounded and normalised."""

@@ -17,7 +17,7 @@ from domain.kernels.arrays import (
     FIT,
     LIMIT,
     NEEDED,
-    NEEDED_PROMISED,
+    NEEDED_NOMINATED,
     NEVER,
     REQUIRED,
     RULE,
@@ -84,19 +84,19 @@ def set_rules(groups, counters, g):  # type: ignore[no-untyped-def]
     Cost: O(domains) per ``SPREAD`` rule.
     """
     needed = np.int64(0)
-    promised = np.int64(0)
+    nominated = np.int64(0)
     for r in range(groups.rule_count[g]):
         if groups.rule_kind[g, r] == NEEDED:
             needed += counters.total[groups.rule_counter[g, r]]
-        elif groups.rule_kind[g, r] == NEEDED_PROMISED:
-            promised += counters.total[groups.rule_counter[g, r]]
+        elif groups.rule_kind[g, r] == NEEDED_NOMINATED:
+            nominated += counters.total[groups.rule_counter[g, r]]
     for r in range(groups.rule_count[g]):
         kind = groups.rule_kind[g, r]
         c = groups.rule_counter[g, r]
         low = np.int64(0)
         high = np.int64(groups.rule_bound[g, r])
         if kind >= NEEDED:
-            anywhere = needed if kind == NEEDED else promised
+            anywhere = needed if kind == NEEDED else nominated
             low = np.int64(0 if anywhere == 0 and groups.rule_bootstraps[g, r] != 0 else 1)
             high = np.int64(COUNT_MAX)
         elif kind == SPREAD:

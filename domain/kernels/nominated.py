@@ -1,4 +1,4 @@
-"""Pods that have a node of their own promised: each is tried there, alone, before all others."""
+"""Pods that are nominated for a node: each is tried there, alone, before all others."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def place_nominated(
     sequence : int32[P]
         Slot of each pod.
     rows : int32[P]
-        Row of the node that was promised to it.
+        Row of the node for which it is nominated.
     placed : uint8[P]
         Written: 1 where the pod was placed.
     devices : int32[P]

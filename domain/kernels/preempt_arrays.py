@@ -128,7 +128,7 @@ class RowPlans(Table):
     ``state`` says what was found. The five criteria: how many victims violate a budget, the highest priority
     of a victim, the sum of their priorities, how many they are, and the earliest start of those of the
     highest priority. ``touched`` has bit b % 64 set where some pod that could be evicted is in budget b.
-    ``used``, ``cut``, ``moved`` and ``promised`` are memory.
+    ``used``, ``cut``, ``moved`` and ``nominated`` are memory.
     """
 
     state: np.ndarray = array(np.uint8, "N")
@@ -142,4 +142,4 @@ class RowPlans(Table):
     used: np.ndarray = array(np.int64, "U")
     cut: np.ndarray = array(np.int64, "Q")
     moved: np.ndarray = array(np.uint8, "Q")
-    promised: np.ndarray = array(np.int64, 2)
+    nominated: np.ndarray = array(np.int64, 2)

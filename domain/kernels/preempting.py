@@ -34,7 +34,7 @@ from domain.kernels.preempt_arrays import (
     RowPlans,
     Rules,
 )
-from domain.kernels.preempt_devices import derive_devices, hold_promised
+from domain.kernels.preempt_devices import derive_devices, hold_nominated
 from domain.kernels.preempt_rules import count_nomination, counts_in, find_least, passes
 from domain.kernels.tables import Ints, RowLists, Rows, Salt
 from domain.kernels.ties import mix
@@ -106,7 +106,7 @@ def rule_out(columns: Columns, pods: PlacedPods, asked: Asked, band: Band, plans
                 c = asked.column[u]
                 plans.used[u] = columns.requested[c, row] - pods.gone[c, row] - band.sums[c, row]
             if len(asked.device_at) > 0:
-                hold_promised(columns, asked, row, plans)
+                hold_nominated(columns, asked, row, plans)
                 derive_devices(columns, asked, row, plans)
             if _has_room(columns, asked, row, plans.used):
                 plans.state[row] = UNFIT
@@ -179,7 +179,7 @@ def _plan_row(columns, pods, asked, rules, sets, band, row, plans):  # type: ign
         c = asked.column[u]
         plans.used[u] = columns.requested[c, row] - pods.gone[c, row]
     if len(asked.device_at) > 0:
-        hold_promised(columns, asked, row, plans)
+        hold_nominated(columns, asked, row, plans)
     for r in range(len(rules.kind)):
         plans.cut[r] = 0
     for i in range(start, end):

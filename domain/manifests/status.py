@@ -108,7 +108,7 @@ def resize_of(status: WirePodStatus | None) -> WireResize | None:
 
 
 class Course(NamedTuple):
-    """How far a pod has come: as of ``PodSpec``. The node that is promised to it is not checked yet."""
+    """How far a pod has come: as of ``PodSpec``. The node for which it is nominated is not checked yet."""
 
     finished: bool = False
     start_time: str = ""

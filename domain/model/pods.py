@@ -191,8 +191,8 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False):
     is bound ("" when it is not). ``finished`` is true for phase Succeeded or Failed. ``signature`` is 16
     bytes, equal exactly when the templates are. ``terminating`` is true from its ``deletionTimestamp`` on,
     and ``preempted`` where a scheduler deleted it so that another pod finds room. ``nominated_node`` is the
-    node that a scheduler promised to a waiting pod. ``devices`` are those of its node that a placed pod has,
-    by their indices (``domain.model.devices``).
+    node for which a scheduler nominated a waiting pod. ``devices`` are those of its node that a placed pod
+    has, by their indices (``domain.model.devices``).
     """
 
     uid: str

@@ -59,7 +59,7 @@ class CounterSpec(msgspec.Struct, frozen=True, cache_hash=True):
     Domains are the values of the label ``topology_key``; a node without it is in none. With ``by_row`` each
     node that has the key is a domain of its own, whatever its value; the key "" stands for any node. With
     ``missing_is_empty`` pods on nodes without the key count in the domain of the empty value. With
-    ``nominated`` pods count, too, to which a node is promised.
+    ``nominated`` pods count, too, that are nominated for a node.
     """
 
     topology_key: str

@@ -24,18 +24,18 @@ class Nomination(Struct, kw_only=True):
     name: Annotated[str, about("Name of the pod")]
     uid: Annotated[str, about("Unique id of the pod")]
     priority: Annotated[int, about("Its priority")]
-    node: Annotated[str, about("The node that is promised to it")]
+    node: Annotated[str, about("The node for which it is nominated")]
     victims: Annotated[
         list[str],
         about("Who has to leave it and has not yet, as namespace/name, of the namespaces that the key sees"),
     ]
     since: Annotated[str, about(f"Since when ({INSTANT}, log time)")]
-    expires: Annotated[str, about(f"When the promise ends if no pod leaves ({INSTANT}, log time)")]
+    expires: Annotated[str, about(f"When the nomination ends if no pod leaves ({INSTANT}, log time)")]
     shard: Annotated[int, about("Shard that decides for the pod")]
 
 
 class NominationPage(Page[Nomination]):
-    """Pods that have a node promised, by uid."""
+    """Pods that are nominated, by uid."""
 
 
 async def list_nominations(store: Store, *, limit: int, at: str | None) -> NominationPage:
@@ -67,7 +67,7 @@ def nomination_routes(deps: Deps) -> APIRouter:
     @router.get(
         "/v1/nominations",
         responses=answering(NominationPage),
-        summary="List pods that have a node promised",
+        summary="List pods that are nominated",
     )
     async def nominations(request: Request, limit: Limit = 100, cursor: Cursor = None) -> Response:
         return json_answer(await list_nominations(seen_store(deps, request), limit=limit, at=cursor))

@@ -261,7 +261,7 @@ class BatchBuilder:
             node_version=placement.node_version,
             profile_revision=attempt.profile_revision,
             warnings=attempt.warnings,
-            score=None if placement.is_promised else placement.score,
+            score=None if placement.is_nominated else placement.score,
             cycle_seq=cycle_seq,
         )
         self.pods.begin(pod, decision, adopted=False)

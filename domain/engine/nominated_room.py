@@ -65,7 +65,7 @@ def urgency(state: ClusterState, nomination: Nomination) -> tuple[int, int]:
     return -nomination.priority, state.pods[nomination.key].arrival
 
 
-def promised_on(state: ClusterState, rows: Iterable[int]) -> list[Nomination]:
+def nominated_on(state: ClusterState, rows: Iterable[int]) -> list[Nomination]:
     """Return the nominations on some rows."""
     known, table = state.nominations, state.table
     if not known.entries:
