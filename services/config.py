@@ -167,7 +167,7 @@ class Settings:
     preemption_seconds: int = setting(
         integer(1, limits.preemption_seconds_max),
         "SECONDS",
-        "How long a node is promised to a pod whose victims have to leave it; see docs/preemption.md.",
+        "How long a pod is nominated for a node that victims have to leave; see docs/preemption.md.",
         limits.preemption_seconds,
     )
     reservation_seconds: int = setting(
