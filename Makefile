@@ -5,6 +5,10 @@ PIP := $(VENV)/bin/pip --disable-pip-version-check --quiet
 ARGS ?=
 
 REF ?= 85ee777
+PYTEST := $(VENV)/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# Hundreds of processes begin in a run of the tests: none of them is to compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help install dev demo test check bench bench-against wheel nightly oracle simulate chaos upstream serve lock sbom advisories clean
 
@@ -30,10 +34,10 @@ demo: install  ## place a real cluster's trace, explain a decision, serve the AP
 	$(VENV)/bin/berth demo $(ARGS)
 
 test: $(VENV)/.installed-dev  ## everything that must hold, with real Kafka and Postgres (ARGS: for pytest)
-	$(VENV)/bin/python -m pytest -n auto --dist loadfile $(ARGS)
+	$(PYTEST) $(ARGS)
 
 check: $(VENV)/.installed-dev  ## before each push: style, types, and a tenth of the tests that need no server
-	TEST_DEPTH=check $(VENV)/bin/python -m pytest -n auto --dist loadfile -m "not wide" \
+	TEST_DEPTH=check $(PYTEST) -m "not wide" \
 		tests/test_tidy.py tests/unit tests/oracle tests/property tests/conformance tests/simulation $(ARGS)
 
 bench: $(VENV)/.installed-dev  ## measure the whole way of an event on real servers, then the engine (ARGS: for e2e)

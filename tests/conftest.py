@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import os
 import signal
 import sys
 from pathlib import Path
@@ -22,6 +23,18 @@ _STATM = Path("/proc/self/statm")
 _PAGE_BYTES = 4096
 _resident_bytes = [0]  # after the last collection
 
+ROOT = Path(__file__).parent.parent
+BEGIN_WITH = (
+    "tests/chaos/test_chaos.py",
+    "tests/test_tidy.py",
+    "tests/simulation/test_controls.py",
+    "tests/documents/test_commands.py",
+    "tests/acceptance/test_openb.py",
+    "tests/simulation/test_simulation.py",
+    "tests/simulation/test_replay.py",
+)
+"""Files that take a minute or more, or wait long: a core that is given one last works, or waits, alone."""
+
 _REAL = {"kafka_bootstrap", "postgres_dsn", "fresh_kafka"}
 
 
@@ -32,13 +45,27 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         asyncio.run(compile_kernels(FIRST if alone else UNITS))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Give each core a worker, and one more, so that no core rests while a test waits for a server."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_configure() -> None:
     """Let children end at Ctrl-C, which tests that run in the background would ignore."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_finish() -> None:
+    """Spare the collector what stays until the end: it would look at a million objects again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need the real servers by the fixtures that they ask for."""
+    """Begin with what takes longest; mark the tests that need the real servers by their fixtures."""
+    first = {ROOT / name: place for place, name in enumerate(BEGIN_WITH)}
+    items.sort(key=lambda item: first.get(item.path, len(first)))
     for item in items:
         if isinstance(item, pytest.Function) and _REAL & set(item.fixturenames):
             item.add_marker("real")
@@ -52,6 +79,13 @@ def pytest_runtest_logfinish() -> None:
         if sys.platform == "linux":
             ctypes.CDLL(None).malloc_trim(0)  # most of it is free by then, and the C library's
         _resident_bytes[0] = _resident()
+    if not gc.get_freeze_count():  # as workers that ran in this process look at everything when they end
+        gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Let the last collection see all."""
+    gc.unfreeze()
 
 
 def _resident() -> int:

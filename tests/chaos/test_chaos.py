@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+
 import pytest
 
 from tests.chaos.broken import BUILDS
-from tests.chaos.day import Shape, live
+from tests.chaos.day import Lived, Shape, live
 from tests.chaos.weather import Strike
 
 pytestmark = pytest.mark.real
@@ -13,13 +16,21 @@ pytestmark = pytest.mark.real
 _SHORT = Shape(seconds=15.0, quiet_seconds=2.0)
 
 
-def test_a_day_on_real_servers_breaks_nothing() -> None:
-    lived = live(0, _SHORT)
+@pytest.fixture(scope="module")
+def days() -> Iterator[Mapping[str, Future[Lived]]]:
+    """Live a day of each build, side by side: most of a day its processes wait."""
+    builds = ("sound", *BUILDS)
+    with ThreadPoolExecutor(len(builds)) as threads:
+        yield {build: threads.submit(live, 0, _SHORT._replace(build=build)) for build in builds}
+
+
+def test_a_day_on_real_servers_breaks_nothing(days: Mapping[str, Future[Lived]]) -> None:
+    lived = days["sound"].result()
     assert lived.found == []
     assert min(lived.counts[each] for each in (Strike.KILL, Strike.PAUSE, "decisions")) > 0
 
 
 @pytest.mark.parametrize("build", BUILDS)
-def test_a_broken_build_is_named(build: str) -> None:
-    lived = live(0, _SHORT._replace(build=build))
+def test_a_broken_build_is_named(days: Mapping[str, Future[Lived]], build: str) -> None:
+    lived = days[build].result()
     assert {name for name, _ in lived.found} & set(BUILDS[build].named), lived.found
