@@ -69,23 +69,28 @@ def embedded_dsn() -> Iterator[str]:
         yield dsn
 
 
+async def create_migrated(server_dsn: str, name: str) -> None:
+    """Make a database with all tables: a copy of one that is migrated once for each server."""
+    connection = await asyncpg.connect(server_dsn)
+    try:
+        if not await connection.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", _TEMPLATE):
+            await connection.execute(f"CREATE DATABASE {_TEMPLATE}_new")
+            await upgrade(with_database(server_dsn, f"{_TEMPLATE}_new"))
+            await connection.execute(f"ALTER DATABASE {_TEMPLATE}_new RENAME TO {_TEMPLATE}")
+        await connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")
+    finally:
+        await connection.close()
+
+
 @pytest_asyncio.fixture
 async def database() -> AsyncIterator[MakeDatabase]:
     """Return a function that makes an empty, migrated database; it goes away after the test."""
     made: list[tuple[str, str]] = []
 
     async def make(server_dsn: str) -> str:
-        connection = await asyncpg.connect(server_dsn)
-        try:
-            if not await connection.fetchval("SELECT 1 FROM pg_database WHERE datname = $1", _TEMPLATE):
-                await connection.execute(f"CREATE DATABASE {_TEMPLATE}_new")
-                await upgrade(with_database(server_dsn, f"{_TEMPLATE}_new"))
-                await connection.execute(f"ALTER DATABASE {_TEMPLATE}_new RENAME TO {_TEMPLATE}")
-            name = f"test_{uuid.uuid4().hex[:12]}"
-            await connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")
-            made.append((server_dsn, name))
-        finally:
-            await connection.close()
+        name = f"test_{uuid.uuid4().hex[:12]}"
+        await create_migrated(server_dsn, name)
+        made.append((server_dsn, name))
         return with_database(server_dsn, name)
 
     yield make

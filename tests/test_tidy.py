@@ -140,7 +140,14 @@ def test_what_tests_share_is_in_no_test_module() -> None:
 
 
 def test_files_that_are_named_in_scripts_exist() -> None:
-    scripts = (".ci/run", "Makefile", "Dockerfile", "docker-compose.yml", "pyproject.toml", "tests/conftest.py")
+    scripts = (
+        ".ci/run",
+        "Makefile",
+        "Dockerfile",
+        "docker-compose.yml",
+        "pyproject.toml",
+        "tests/conftest.py",
+    )
     texts = " ".join(text_of(Path(name)) for name in scripts)
     named = set(re.findall(r"\b[\w/.-]+\.(?:py|lock)\b", texts))
     assert {each for each in named if not (ROOT / each).exists()} == set()

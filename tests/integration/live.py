@@ -23,7 +23,7 @@ CONFIG, USAGE = TopicPartition(CONFIG_TOPIC, 0), TopicPartition(USAGE_TOPIC, 0)
 @contextlib.asynccontextmanager
 async def servers(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[Place]:
     """Make a ledger and a log that nobody else uses."""
-    async with fresh_database(request.getfixturevalue(f"{kind}_dsn")) as place:
+    async with fresh_database(request.getfixturevalue(f"{kind}_dsn"), migrated=True) as place:
         if kind == "embedded":
             yield place
             return

@@ -15,7 +15,7 @@ from tests.integration.api_world import client_of, fresh_database, query, work_o
 @pytest_asyncio.fixture
 async def place(embedded_dsn: str) -> AsyncIterator[Place]:
     """Return a ledger and a log after two workers' lives, with pods that are placed, adopted, wait and go."""
-    async with fresh_database(embedded_dsn) as place:
+    async with fresh_database(embedded_dsn, migrated=True) as place:
         await bootstrap.initialise(place, 2)
         async with client_of(place) as client:
             for life in range(2):

@@ -74,7 +74,7 @@ def trace() -> list[dict[str, Any]]:
 
 @pytest_asyncio.fixture(scope="module")
 async def world(embedded_dsn: str) -> AsyncIterator[World]:
-    async with fresh_database(embedded_dsn) as place:
+    async with fresh_database(embedded_dsn, migrated=True) as place:
         await bootstrap.initialise(place, 2)
         async with client_of(place) as client:
             answer = await client.post("/v1/events", json=trace()[:-2])
@@ -474,7 +474,7 @@ async def test_without_a_worker_nothing_is_ready(embedded_dsn: str) -> None:
 
 
 async def test_keys_and_roles(embedded_dsn: str) -> None:
-    async with fresh_database(embedded_dsn) as place:
+    async with fresh_database(embedded_dsn, migrated=True) as place:
         await bootstrap.initialise(place, 1)
         store = bootstrap.open_store(place)
         keys = {role: new_key() for role in ("producer", "auditor", "admin")}

@@ -24,7 +24,7 @@ from tests.integration.api_world import Client, checked, client_of, ends_of, fre
 @pytest_asyncio.fixture
 async def empty(embedded_dsn: str) -> AsyncIterator[tuple[Place, Client]]:
     """Return a ledger of one shard with nothing in it, and a client of the API on it."""
-    async with fresh_database(embedded_dsn) as place:
+    async with fresh_database(embedded_dsn, migrated=True) as place:
         await bootstrap.initialise(place, 1)
         async with client_of(place) as client:
             yield place, client

@@ -14,7 +14,7 @@ _OF_THE_API = "application_name = 'berth-api' AND datname = current_database()"
 
 
 async def test_a_connection_that_the_server_closed_is_replaced(embedded_dsn: str) -> None:
-    async with fresh_database(embedded_dsn) as place:
+    async with fresh_database(embedded_dsn, migrated=True) as place:
         await bootstrap.initialise(place, 1)
         store = bootstrap.open_store(place)
         assert len(await store.processes.shards()) == 1
@@ -29,7 +29,7 @@ async def test_a_connection_that_the_server_closed_is_replaced(embedded_dsn: str
 
 
 async def test_a_question_is_one_trip(embedded_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with fresh_database(embedded_dsn) as place:
+    async with fresh_database(embedded_dsn, migrated=True) as place:
         await bootstrap.initialise(place, 1)
         store = bootstrap.open_store(place)
         await store.processes.offsets()  # opens the connection and prepares the statement

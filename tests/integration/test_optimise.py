@@ -21,7 +21,7 @@ def owned(manifest: Json) -> Json:
 
 async def test_the_ledger_is_optimised_and_stays_as_it_is(embedded_dsn: str) -> None:
     """Small pods are on the only node that is large enough for a large one; a bare one must not move."""
-    async with fresh_database(embedded_dsn) as place:
+    async with fresh_database(embedded_dsn, migrated=True) as place:
         await bootstrap.initialise(place, 2)
         things = [
             node_manifest("small", cpu=2),

@@ -55,7 +55,7 @@ async def age(place: Place) -> None:
 
 @pytest.mark.asyncio
 async def test_a_worker_refuses_an_old_ledger_and_a_refold_brings_what_it_lacks(embedded_dsn: str) -> None:
-    async with fresh_database(embedded_dsn) as place:
+    async with fresh_database(embedded_dsn, migrated=True) as place:
         await bootstrap.initialise(place, 1)
         gone = web("gone", 2)
         async with client_of(place) as client:
@@ -99,7 +99,7 @@ async def test_a_worker_refuses_an_old_ledger_and_a_refold_brings_what_it_lacks(
 
 @pytest.mark.asyncio
 async def test_nobody_sets_back_what_a_worker_holds(embedded_dsn: str) -> None:
-    async with fresh_database(embedded_dsn) as place:
+    async with fresh_database(embedded_dsn, migrated=True) as place:
         await bootstrap.initialise(place, 1)
         ledger = bootstrap.open_ledger(place)
         assert await ledger.acquire("w", 30)
@@ -112,7 +112,7 @@ async def test_a_shard_that_is_read_again_by_who_has_others_already_breaks_no_ch
     embedded_dsn: str,
 ) -> None:
     """After a refold workers may take the shards one by one: only the first of them tells how they began."""
-    async with fresh_database(embedded_dsn) as place:
+    async with fresh_database(embedded_dsn, migrated=True) as place:
         await bootstrap.initialise(place, 2)
         async with client_of(place) as client:
             pods = [pod_manifest(f"p{i}", cpu="1m") for i in range(12)]

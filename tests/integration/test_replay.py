@@ -46,7 +46,7 @@ def wave(number: int) -> list[Json]:
 @pytest_asyncio.fixture
 async def place(embedded_dsn: str) -> AsyncIterator[Place]:
     """Return a ledger and a log with three waves, each worked off by a worker of its own."""
-    async with fresh_database(embedded_dsn) as place:
+    async with fresh_database(embedded_dsn, migrated=True) as place:
         await bootstrap.initialise(place, 2)
         async with client_of(place) as client:
             for number in range(3):

@@ -61,7 +61,7 @@ async def served(limits: Limits = QUICK) -> AsyncIterator[tuple[str, int]]:
 @asynccontextmanager
 async def laid_down(server: str) -> AsyncIterator[str]:
     """Return a ledger of its own that is laid down and empty."""
-    async with fresh_database(server) as place:
+    async with fresh_database(server, migrated=True) as place:
         await bootstrap.initialise(place, 1)
         yield place.dsn
 

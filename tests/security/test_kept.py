@@ -196,7 +196,7 @@ async def test_no_table_and_no_topic_holds_the_secret(embedded_dsn: str) -> None
     """Events by the API and records past it, worked off by a real worker and relay."""
     values = refused()
     wrong = [values["a wrong field"], values["no json"]]
-    async with fresh_database(embedded_dsn) as place:
+    async with fresh_database(embedded_dsn, migrated=True) as place:
         await bootstrap.initialise(place, 1)
         async with client_of(place) as client:
             things = (leaky_node(), leaky_pod())

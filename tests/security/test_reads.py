@@ -81,7 +81,7 @@ def trace() -> list[dict[str, Any]]:
 @pytest_asyncio.fixture(scope="module")
 async def world(embedded_dsn: str) -> AsyncIterator[World]:
     """Return a ledger that a worker filled with two teams' pods, and a client that may ask everything."""
-    async with fresh_database(embedded_dsn) as place:
+    async with fresh_database(embedded_dsn, migrated=True) as place:
         await bootstrap.initialise(place, 2)
         async with client_of(place, keys_required=True) as client:
             client.headers["Authorization"] = f"Bearer {ALL}"
