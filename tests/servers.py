@@ -28,6 +28,8 @@ MakeDatabase = Callable[[str], Awaitable[str]]
 """Makes an empty, migrated database on the server that the address names; returns its address."""
 
 _TEMPLATE = "berth_template"
+_FORGETFUL = {"fsync": "off", "full_page_writes": "off"}
+"""No test takes the power away, and most of what a database of its own costs is to wait for the disk."""
 
 
 @contextmanager
@@ -58,14 +60,14 @@ def kafka_bootstrap() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def postgres_dsn() -> Iterator[str]:
     """Return the address of a real Postgres server over TCP."""
-    with scratch_dir() as path, PostgresServer(path) as dsn:
+    with scratch_dir() as path, PostgresServer(path, settings=_FORGETFUL) as dsn:
         yield dsn
 
 
 @pytest.fixture(scope="session")
 def embedded_dsn() -> Iterator[str]:
     """Return the address of an embedded Postgres server on its Unix socket."""
-    with scratch_dir() as path, EmbeddedServer(path) as dsn:
+    with scratch_dir() as path, EmbeddedServer(path, settings=_FORGETFUL) as dsn:
         yield dsn
 
 

@@ -34,7 +34,7 @@ def run(commands: str, folder: Path) -> str:
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", commands],
         cwd=folder,
-        env={**os.environ, "PATH": path, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(folder)},
         capture_output=True,
         text=True,
         check=False,
@@ -50,7 +50,7 @@ def project(tmp_path: Path) -> Path:
     for name in COPIED:
         source, target = ROOT / name, tmp_path / name
         if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.pyc"))
+            shutil.copytree(source, target)
         else:
             shutil.copy(source, target)
     return tmp_path
