@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 
 import pytest
 
@@ -20,8 +21,8 @@ _SHORT = Shape(seconds=15.0, quiet_seconds=2.0)
 def days() -> Iterator[Mapping[str, Future[Lived]]]:
     """Live a day of each build, side by side: most of a day its processes wait."""
     builds = ("sound", *BUILDS)
-    with ThreadPoolExecutor(len(builds)) as threads:
-        yield {build: threads.submit(live, 0, _SHORT._replace(build=build)) for build in builds}
+    with ProcessPoolExecutor(len(builds), multiprocessing.get_context("spawn")) as apart:
+        yield {build: apart.submit(live, 0, _SHORT._replace(build=build)) for build in builds}
 
 
 def test_a_day_on_real_servers_breaks_nothing(days: Mapping[str, Future[Lived]]) -> None:
