@@ -19,6 +19,10 @@ class Consumer:
         self.name: bytes | None = None
         self._earlier: set[bytes] = set()
 
+    def has_passed(self, name: bytes) -> bool:
+        """Return whether it drops all that comes under this name, as another name came behind it."""
+        return name in self._earlier
+
     def take(self, seq: int, name: bytes | None, after: int | None = None) -> int | None:
         """Take the next record, or pass over it.
 

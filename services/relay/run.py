@@ -200,7 +200,9 @@ class Relay:
         noted = await self._outbox.published(shard, stream)
         if stream is Stream.DEAD_LETTERS:
             return _Place(noted)  # all shards share one partition: a letter may come twice after a crash
-        tail = await compare(self._log, self._outbox, shard, noted, await self._outbox.compared(shard))
+        name = (await self._outbox.ledger_name(shard)).encode()
+        compared = await self._outbox.compared(shard)
+        tail = await compare(self._log, self._outbox, shard, noted, compared, name)
         if tail.seq < noted and tail.foreign is None:
             self._metrics.faults.labels("topic-lost-records").inc()
             _LOGGER.warning(

@@ -40,15 +40,19 @@ class Tail(NamedTuple):
         The first record that the ledger does not hold.
     name : bytes, optional
         The name of the ledger under which consumers have what they took last; None: it has none.
+    is_outdated : bool
+        Consumers drop what comes under the ledger's present name: by the record ``foreign`` they came to an
+        earlier one, of which the topic held nothing any more.
     """
 
     seq: int
     end: int
     foreign: Record | None
     name: bytes | None = None
+    is_outdated: bool = False
 
 
-async def compare(log: Log, outbox: Outbox, shard: int, noted: int, compared: int) -> Tail:
+async def compare(log: Log, outbox: Outbox, shard: int, noted: int, compared: int, name: bytes) -> Tail:
     """Compare the end of a shard's partition with the ledger's rows, byte by byte.
 
     Nothing is believed that the ledger does not say itself, since others may have written the records. What
@@ -60,6 +64,8 @@ async def compare(log: Log, outbox: Outbox, shard: int, noted: int, compared: in
         The last seq that the ledger notes as published.
     compared : int
         Foreign records below this offset were reported before.
+    name : bytes
+        The ledger's present name.
     """
     at = TopicPartition(DECISIONS_TOPIC, shard)
     reader = await log.reader()
@@ -96,14 +102,17 @@ async def compare(log: Log, outbox: Outbox, shard: int, noted: int, compared: in
     foreign = next((record for record in others if record.offset >= compared), None)
     # What lies before the records that were read, consumers have.
     agreed = 0 if start == 0 else min(noted, own[0] - 1) if own else noted
-    consumer = Consumer(agreed)
+    consumer, turn = Consumer(agreed), None  # the record by which consumers came to their last name
     for seq, record, said in zip(seqs, records, is_own, strict=True):
         if not seq or (record.ledger is None and not said):
             continue
+        had = consumer.name
         before = consumer.take(seq, record.ledger, after_of(record))
+        turn = record if consumer.name != had else turn
         if before is not None:
             agreed = seq if said and agreed >= before else min(agreed, before)
-    return Tail(agreed, end, foreign, consumer.name)
+    is_outdated = consumer.has_passed(name)
+    return Tail(agreed, end, turn if is_outdated else foreign, consumer.name, is_outdated)
 
 
 def is_row(record: Record, row: OutboxItem | None) -> bool:
@@ -132,6 +141,11 @@ def describe(tail: Tail, shard: int) -> str:
     assert tail.foreign is not None
     topic, partition, offset = tail.foreign[:3]
     where = f"topic {topic}, partition {partition}, offset {offset}"
+    if tail.is_outdated:
+        return (
+            f"{where}: a late relay wrote under an earlier name of the ledger, of which the topic held "
+            "nothing any more; so consumers drop what comes under the present name"
+        )
     if seq := seq_of(tail.foreign, shard):
         return (
             f"{where}: decision {shard}-{seq} is not the ledger's; the ledger was set back (a backup, a "

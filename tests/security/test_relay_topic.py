@@ -492,6 +492,22 @@ async def test_what_a_late_relay_appends_behind_the_new_name_is_taken_by_nobody(
     assert consumer.taken == [row.value for row in await world.rows()]
 
 
+async def test_what_a_late_relay_appends_under_an_earlier_name_hides_nothing(memory_world: World) -> None:
+    """The topic was made anew, so consumers do not know that the name is an earlier one."""
+    world, consumer = memory_world, Documented()
+    await world.decide(6)
+    await world.relay_until(range(1, 7))
+    rows = await world.rows()
+    await world.write(*(row._replace(ledger=b"before.the.restore") for row in rows[:4]))
+    async with world.relay():
+        await _until(lambda: len(world.decisions()) == 13)  # it repeats the fourth, then publishes two
+    consumer.read_on(world.decisions())
+    assert consumer.taken == [row.value for row in rows]
+    alarm = await world.alarm()
+    assert alarm is not None
+    assert "offset 6: a late relay wrote under an earlier name" in alarm
+
+
 async def test_what_was_lost_and_appended_before_anybody_looked_is_published_again(
     memory_world: World,
 ) -> None:

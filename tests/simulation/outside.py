@@ -62,6 +62,35 @@ class Step:
     is_sure: bool
 
 
+def consumed(records: Iterable[Record]) -> tuple[list[bytes], int]:
+    """Return what a consumer has by the rule that consumers are told, and how many runs repeat that.
+
+    Only the seq after the last one is taken each time: where the log loses its last records, a relay may
+    append once before it sees that. Under a name of the ledger that was not there before, all that was
+    taken from the record's seq on is void; what comes under an earlier name is dropped.
+    """
+    taken: list[bytes] = []
+    runs_again, again, name, earlier = 0, False, None, set[bytes | None]()
+    for record in records:
+        if record.ledger in earlier:
+            continue
+        payload, _, _ = (record.value or b"").rpartition(b',"recorded_at":"')
+        payload += b"}"
+        seq = orjson.loads(payload)["seq"]
+        if record.ledger != name:
+            earlier, name, again = earlier | {name}, record.ledger, False
+            del taken[seq - 1 :]
+        if seq <= len(taken):
+            same = taken[seq - 1] == payload
+            runs_again += same and not again
+            again = same
+            continue
+        again = False
+        if seq == len(taken) + 1:
+            taken.append(payload)
+    return taken, runs_again
+
+
 class Outside:
     """Folds published decisions over sent events.
 
@@ -90,37 +119,19 @@ class Outside:
         self._order = 0  # counts decisions as they were committed; one number where their order is not known
 
     def read(self, shard: int, records: Iterable[Record]) -> None:
-        """Take the records of a shard's partition by the rule that consumers are told.
-
-        Only the seq after the last one is taken each time: where the log loses its last records, a relay may
-        append once before it sees that. Under a name of the ledger that was not there before, all that was
-        taken from the record's seq on is void; what comes under an earlier name is dropped.
-        """
-        taken: list[bytes] = []
-        again, name, earlier = False, None, set[bytes | None]()
+        """Take the records of a shard's partition as consumers do."""
+        records = list(records)
         for record in records:
-            if record.ledger in earlier:
-                continue
-            payload, _, _ = (record.value or b"").rpartition(b',"recorded_at":"')
-            payload += b"}"
-            told = orjson.loads(payload)
-            seq, is_ours = told["seq"], told["shard"] == shard
+            told = orjson.loads(record.value or b"")
             self._require(
-                is_ours, Invariant.OTHER_TIMELINE, f"{told['id']} in the partition of shard {shard}"
+                told["shard"] == shard,
+                Invariant.OTHER_TIMELINE,
+                f"{told['id']} in the partition of shard {shard}",
             )
-            if record.ledger != name:
-                earlier, name, again = earlier | {name}, record.ledger, False
-                del taken[seq - 1 :]
-            if seq <= len(taken):
-                same = taken[seq - 1] == payload
-                self.runs_again += same and not again
-                again = same
-                continue
-            again = False
-            if seq == len(taken) + 1:
-                taken.append(payload)
-        self.decisions[shard] = taken
-        self._told |= {(shard, seq): orjson.loads(payload) for seq, payload in enumerate(taken, 1)}
+        self.decisions[shard], runs_again = consumed(records)
+        self.runs_again += runs_again
+        told = {(shard, seq): orjson.loads(payload) for seq, payload in enumerate(self.decisions[shard], 1)}
+        self._told |= told
 
     def follow(self, commits: Sequence[Commit]) -> None:
         """Fold the events of one transaction after another, each before what was decided in it."""
