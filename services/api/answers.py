@@ -179,6 +179,9 @@ class Pod(Struct, kw_only=True):
         dict[str, str], about(f"What it asks for, or held until its release, effectively: {QUANTITIES}")
     ]
     devices: Annotated[list[int], about("Devices (GPUs) of its node that it has, from 0")]
+    qos_class: Annotated[
+        str | None, about("QoS class: Guaranteed, Burstable or BestEffort; null: the pod is gone")
+    ]
     labels: Annotated[dict[str, str], about("Labels of the pod")]
     signature: Annotated[str, about("Hex signature of the equivalence group, see /v1/pending")]
     shard: Annotated[int, about("Shard that decides for the pod")]

@@ -227,6 +227,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         moment("SINCE", "since"),
         Column("REQUESTS", lambda item: amounts(item["requests"]), wide=True),
         DEVICES,
+        Column("QOS CLASS", _field("qos_class"), wide=True),
         Column("LABELS", lambda item: amounts(item["labels"]), wide=True),
         Column("UID", _field("uid"), wide=True),
         Column("DECISION", _field("decision"), wide=True),

@@ -70,8 +70,8 @@ class NodeState(NamedTuple):
 class PodState(NamedTuple):
     """A live pod: bound by decision ``shard``-``seq``, or pending; either since ``since_ms``.
 
-    It is orphaned if its node is deleted. The template has nothing but requests, profile, priority and gang.
-    ``devices`` are those of its node that it has.
+    It is orphaned if its node is deleted. The template has nothing but requests, profile, priority, gang and
+    QoS class. ``devices`` are those of its node that it has.
     """
 
     pod_uid: str
@@ -93,7 +93,7 @@ class PodState(NamedTuple):
 class NominatedPod(NamedTuple):
     """A pod with a nominated node, and the pods that have not left it yet: ``namespace/name``, by uid.
 
-    The template has nothing but requests, profile and priority.
+    The template has no more than that of a ``PodState``.
     """
 
     pod_uid: str
@@ -152,7 +152,7 @@ class DecisionRow(NamedTuple):
 class WaitingGroup(NamedTuple):
     """Pending pods of one signature. The reasons are None until the first attempt.
 
-    The template has nothing but requests, profile and priority.
+    The template has no more than that of a ``PodState``.
     """
 
     shard: int

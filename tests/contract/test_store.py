@@ -145,6 +145,24 @@ async def test_pods_come_by_uid_whether_they_wait_or_not(store: Store, leases: l
     assert await store.pod("ns", "none") is None
 
 
+async def test_a_pod_has_the_qos_class_of_its_template(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    pod = waiting(leases[1], "sure", 1, signature=b"signature-of-qos")
+    made = {pod.signature: PodTemplate(requests={"cpu": 100}, qos_class="Guaranteed")}
+    await commit(ledger, batch_of(advances=[advance(leases[1], 0, 1)], pending_added=[pod], templates=made))
+    found = {
+        each.name: each.template and each.template.qos_class
+        for each in await store.pods(PodFilter(), 10, None)
+    }
+    assert found == {
+        "adopted": "BestEffort",
+        "placed": "BestEffort",
+        "sure": "Guaranteed",
+        "waits": "BestEffort",
+    }
+
+
 async def test_a_released_pod_is_no_live_pod_and_keeps_its_placements(
     store: Store, ledger: Ledger, leases: list[Lease]
 ) -> None:

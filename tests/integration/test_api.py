@@ -158,7 +158,7 @@ async def test_a_bound_pod(world: World) -> None:
     assert pod["since"] == decision["decided_at"] == pod["placements"][0]["from"]
     assert decision["event_at"] == "2024-05-01T10:00:00.000Z"  # the producer's claim
     assert pod["requests"] == {"cpu": "500m", "memory": "1Gi"}
-    assert pod["labels"] == {"app": "web"}
+    assert (pod["labels"], pod["qos_class"]) == ({"app": "web"}, "Burstable")
     assert [each["outcome"] for each in pod["decisions"]] == ["bound"]
     assert pod["placements"][0]["to"] is None
     assert pod["decision"] == pod["decisions"][0]["id"] == pod["placements"][0]["decision"]
@@ -179,6 +179,7 @@ async def test_a_pod_that_is_gone_keeps_its_history(world: World) -> None:
     (span,) = pod["placements"]
     assert (span["from"], span["to"]) == (bound["decided_at"], released["decided_at"])
     assert span["from"] < span["to"]
+    assert pod["qos_class"] is None
     assert pod["requests"] == bound["requests"] == released["requests"] == {"cpu": "250m"}
 
 
