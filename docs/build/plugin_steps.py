@@ -97,13 +97,18 @@ berth plan -f my_scores.json -o json
 {"node": "b", "scores": {"a": 0.0, "b": 100.0}}
 ```
 
-**4. Change what it does.** Nothing else has to know of a static score: the kernel takes its points as they
-are, and the explanation names them. Let this page and the tests know of it:
+**4. Change what it does.** The kernel takes a static score's points as they are, and the explanation names
+them: both need nothing else. Let this page and the tests know of it:
 
 ```sh
 python -m docs.build.plugin_pages
 python -m pytest -q tests/unit/test_plugin_contract.py tests/unit/test_plugin_pages.py -k "MyScore or page"
 ```
+
+To stay in the project a plugin also has its formula in the oracle (`_SCORES` in `tests/oracle/scoring.py`,
+`STATIC_SCORES` in `placing.py`), a place in the profiles that the oracle draws (`profiles.py` beside them), a
+test of its own in `tests/unit/test_scores.py`, and a line in `CHANGELOG.md`. `ruff check --fix` sorts the
+imports; `make check` and `make test` say what is missing.
 
 A score whose points are not 0..100 by themselves has a `normaliser`, which brings them there over the
 feasible nodes ([domain/plugins/normaliser.py](../domain/plugins/normaliser.py)).

@@ -8,8 +8,8 @@ evenly a resource would be used over all nodes, an *ideal score* how near a node
 What counts other pods is in ``counting.py``.
 
 A plugin may be of several kinds: then its static answer counts first, its limits second.
-Every score has two forms with the same answer to the last bit: ``raw``, in numpy, which ``cycle/evaluate.py``
-asks, and the numbers that it hands to the kernel.
+Every score has two forms with the same answer to the last bit: ``raw``, in numpy, which
+``engine/evaluate.py`` asks, and the numbers that it hands to the kernel.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ class Normaliser(NamedTuple):
     from_zero : bool
         The lowest is taken as 0: scores are shares of the highest.
     equal_full : bool
-        All get 100 when all are equal; else all get 0.
+        All get 100 where all are equal and not 0; else all get 0.
     zero_full : bool
-        The same when all are 0.
+        The same where all are 0.
     cut : bool
         The share is cut to a whole number, before it is reversed.
     """

@@ -192,10 +192,6 @@ async def _report(
         echo(f"  {_program()} {command}{flags}")
 
 
-def _parted(node: Mapping[str, Any]) -> int:
-    return sum(0 < taken < DEVICE_ONE for taken in node["devices"])
-
-
 def _gpus(taken: Sequence[int]) -> str:
     """Return how many GPUs there are, and how much of them pods have, given the thousandths taken of each."""
     if not taken:
