@@ -20,6 +20,10 @@ ALL = (*PRODUCT, "research", "migrations", "tests", "benchmarks", "docs")
 
 FUNCTION_LINES_MAX = 70
 METHODS_MAX, FIELDS_MAX = 25, 12
+HEART = (
+    "domain/model", "domain/state", "domain/counting", "domain/queue", "domain/engine", "domain/cycle",
+    "services/codec", "services/ports", "services/worker", "services/relay", "services/replay",
+)  # fmt: skip
 LARGE = {
     "domain/counting/counters.py:CounterTable": (34, 17),
     "domain/counting/domains.py:Domains": (18, 16),
@@ -186,6 +190,20 @@ def _sizes(each: ast.ClassDef) -> tuple[int, int]:
         if isinstance(target.value, ast.Name) and target.value.id == "self"
     }
     return len(methods), len(fields)
+
+
+def test_constructors_of_the_heart_say_what_they_take() -> None:
+    """What plugins and commands are given by users is JSON; the planning of pods has types throughout."""
+    wrong = [
+        f"{path}:{argument.lineno}: {argument.arg}"
+        for path in sources(*HEART)
+        for maker in ast.walk(tree_of(path))
+        if isinstance(maker, ast.FunctionDef) and maker.name == "__init__"
+        for argument in ast.walk(maker.args)
+        if isinstance(argument, ast.arg) and argument.annotation is not None
+        if any(isinstance(each, ast.Name) and each.id == "Any" for each in ast.walk(argument.annotation))
+    ]
+    assert wrong == []
 
 
 def test_classes_are_small_enough_to_hold_in_mind() -> None:
