@@ -225,9 +225,10 @@ CREATE TABLE cycles (
     recorded_at timestamptz NOT NULL DEFAULT now(),
     last_seq bigint,  -- seq of the last attempt's first decision; null: one alone
     revisions jsonb,  -- by which profiles: pairs of a name and a revision
-    attempts bytea STORAGE EXTERNAL,  -- services/codec/attempts.py
+    attempts bytea,  -- services/codec/attempts.py
     PRIMARY KEY (shard, seq)
 );
+ALTER TABLE cycles ALTER attempts SET STORAGE EXTERNAL;
 
 -- records that could not be accepted
 CREATE TABLE dead_letters (
@@ -410,9 +411,10 @@ CREATE TABLE journal (
     lost json,  -- ids of nodes whose claims were not granted; null: none
     moved json,  -- node id to how far its version was ahead of what the worker knew; null: none
     -- what other workers fold of the batch (Feed, msgpack)
-    feed bytea STORAGE EXTERNAL NOT NULL DEFAULT '\\x',
+    feed bytea NOT NULL DEFAULT '\\x',
     PRIMARY KEY (shard, batch)
 );
+ALTER TABLE journal ALTER feed SET STORAGE EXTERNAL;
 
 -- the ledger's state after a batch, complete: what a replay begins with
 CREATE TABLE checkpoints (

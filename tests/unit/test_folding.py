@@ -17,6 +17,7 @@ class Offsets:
 
     def __init__(self) -> None:
         self.rows: dict[tuple[int, str, int], int] = {}
+        self.processes = self
 
     async def offsets(self) -> Sequence[ShardOffset]:
         return [ShardOffset(*at, count) for at, count in self.rows.items()]
