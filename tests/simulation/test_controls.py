@@ -581,7 +581,7 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
 
 SHOWN_BY = {
     "guards off": 26,
-    "losers apart": 74,
+    "losers apart": 56,
     "parts of gangs lose": 25,
     "fence off": 1,
     "phantom decision": 5,
