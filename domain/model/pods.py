@@ -220,6 +220,10 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False):
         """The part of the key behind the slash."""
         return self.key.partition("/")[2]
 
+    def living(self, life: PodLife | None) -> PodSpec:
+        """Return the pod with this life; None: nothing is known of it."""
+        return msgspec.structs.replace(self, **msgspec.structs.asdict(life or NO_LIFE))
+
     @property
     def life(self) -> PodLife | None:
         """What is known of its life; None for a pod without devices, not made, started or deleted."""

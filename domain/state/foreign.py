@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from domain.model.limits import pods_per_node_max
-from domain.model.pods import NO_LIFE, PodSpec
+from domain.model.pods import PodSpec
 from domain.state.changes import Change, FollowRefused, NodeMeasured, PodOrphaned, PodReturned
 from domain.state.nodes import NodeEntry
 from domain.state.nominating import end_on_node
@@ -135,18 +135,8 @@ def refresh_pod(of: Occupancy, step: PodFollowedRefreshed) -> Iterator[Change]:
     if entry is None:
         yield FollowRefused("pod", step.uid, "was refreshed, and is no known pod of another worker")
         return
-    life = step.life or NO_LIFE
-    pod = msgspec.structs.replace(
-        entry.spec,
-        resource_version=step.resource_version,
-        labels=dict(step.labels),
-        start_time=life.start_time,
-        terminating=life.terminating,
-        controller=life.controller,
-        nominated_node=life.nominated_node,
-        preempted=life.preempted,
-        devices=life.devices,
-    )
+    pod = entry.spec.living(step.life)
+    pod = msgspec.structs.replace(pod, resource_version=step.resource_version, labels=dict(step.labels))
     of.refresh_foreign_pod(entry, pod)
 
 

@@ -10,7 +10,7 @@ import msgspec
 from domain.cycle.schedule import Scheduler
 from domain.manifests.profile import profile_from_spec
 from domain.model.errors import FieldError
-from domain.model.pods import NO_LIFE, PodSpec, PodTemplate
+from domain.model.pods import PodSpec, PodTemplate
 from domain.model.profiles import BUILT_IN_PROFILES, ProfileRevision
 from domain.state.nominations import Nomination
 from domain.state.steps import NominationsFollowed, Owned
@@ -164,8 +164,7 @@ def _restore_profile(scheduler: Scheduler, row: ProfileRow) -> None:
 
 def pod_of(row: PodRow, templates: Mapping[bytes, PodTemplate], node_name: str) -> PodSpec:
     """Return the pod of a row of the ledger."""
-    life = row.life or NO_LIFE
-    return PodSpec(
+    pod = PodSpec(
         uid=row.pod_uid,
         key=f"{row.namespace}/{row.name}",
         resource_version=row.resource_version,
@@ -173,10 +172,5 @@ def pod_of(row: PodRow, templates: Mapping[bytes, PodTemplate], node_name: str) 
         signature=row.signature,
         labels=row.labels,
         node_name=node_name,
-        start_time=life.start_time,
-        terminating=life.terminating,
-        controller=life.controller,
-        nominated_node=life.nominated_node,
-        preempted=life.preempted,
-        devices=life.devices,
     )
+    return pod if row.life is None else pod.living(row.life)

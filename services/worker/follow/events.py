@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from domain.model.events import Event, NodeUsed, ProfileEvent
-from domain.model.pods import NO_LIFE, PodSpec
+from domain.model.pods import PodSpec
 from domain.model.usage import NodeUsage
 from domain.state.changes import (
     Change,
@@ -174,9 +174,8 @@ def _pods(row: Followed) -> list[PodSpec]:
     if any(opened.adopted) or feed.lives != [None]:  # of few pods is more known
         for i, (pod, adopted, life) in enumerate(zip(pods, opened.adopted, opened.lives, strict=True)):
             if adopted or feed.lives[life] is not None:
-                known = msgspec.structs.asdict(feed.lives[life] or NO_LIFE)
                 node = feed.nodes[opened.nodes[i]] if adopted else ""
-                pods[i] = msgspec.structs.replace(pod, node_name=node, **known)
+                pods[i] = msgspec.structs.replace(pod.living(feed.lives[life]), node_name=node)
     return pods
 
 
