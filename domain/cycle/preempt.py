@@ -21,7 +21,8 @@ from domain.engine.preemption import Nominated as Counted
 from domain.engine.program import Program
 from domain.engine.verdicts import Preemption
 from domain.kernels import arrays as kernel
-from domain.model.pods import DEFAULT_PROFILE, PodTemplate
+from domain.model.colocation import QUALITY_OF, Quality
+from domain.model.pods import COLOCATION_PROFILE, PREEMPTING_PROFILES, PodTemplate
 from domain.queue.groups import GroupKey, Tried
 from domain.queue.turns import plan_work
 from domain.state.nominations import Nomination
@@ -35,10 +36,12 @@ def may_preempt(template: PodTemplate, lowest_priority: int) -> bool:
     """Return whether pods of a template may evict others, where the lowest priority of any pod is this.
 
     Those of a gang do so together (``preempt_gang``). A pod that could not be bound to a node waits until it
-    may be tried there again.
+    may be tried there again. A low pod under co-location takes what is idle: no eviction makes that more.
     """
+    is_low = template.profile == COLOCATION_PROFILE and QUALITY_OF[template.qos_class] is Quality.LOW
     return (
-        template.profile == DEFAULT_PROFILE
+        template.profile in PREEMPTING_PROFILES
+        and not is_low
         and template.preemption_policy != NEVER
         and template.priority > lowest_priority
         and not template.excluded

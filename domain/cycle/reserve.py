@@ -20,7 +20,7 @@ from domain.engine.nominated_room import mates_of
 from domain.engine.preemption import NO_VICTIMS, Planned
 from domain.engine.program import Program
 from domain.model.limits import reservation_lasts_seconds, reservation_look_ms, reservation_tries_max
-from domain.model.pods import DEFAULT_PROFILE
+from domain.model.pods import PREEMPTING_PROFILES
 from domain.model.timestamps import NEVER_MS
 from domain.queue.blocked import Failing
 from domain.queue.gangs import lacking
@@ -104,10 +104,10 @@ class Reserving:
 
     def _may_have_it(self, waiting: WaitingGroup | Gang) -> bool:
         if isinstance(waiting, WaitingGroup):
-            return waiting.template.profile == DEFAULT_PROFILE
+            return waiting.template.profile in PREEMPTING_PROFILES
         waiting.update_status(self._state)  # pods of it may have got a node in this cycle
         profiles = {group.template.profile for group in waiting.ready}
-        return waiting.lacks_nodes and profiles == {DEFAULT_PROFILE}
+        return waiting.lacks_nodes and set() < profiles <= PREEMPTING_PROFILES
 
 
 def _oldest(group: WaitingGroup) -> tuple[str, int]:

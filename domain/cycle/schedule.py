@@ -62,7 +62,7 @@ from domain.state.changes import (
 from domain.state.cluster import ClusterState
 from domain.state.nominations import Nomination
 from domain.state.snapshot import Snapshot
-from domain.state.steps import Cleared, PodsFollowed, Reclassify, Step
+from domain.state.steps import Cleared, Lent, PodsFollowed, Reclassify, Step
 
 assert candidates_explained_max == kernel.TOP
 assert reasons_per_cycle_max == kernel.REASONS
@@ -119,6 +119,7 @@ class Scheduler:
         self._reservation_ms = reservation_seconds * 1_000
         self._reserving = Reserving(self.state, self._reservation_ms)
         self._columns_revision = 0
+        self._passed_ms = 0
         self._grown: set[str] = set()  # clusters that may now have more masters on one node
         self.work = 0  # of the last cycle, as it was estimated (``turns.py``)
 
@@ -255,6 +256,7 @@ class Scheduler:
         """Return the log time after ``now_ms`` at which time alone changes what a cycle does."""
         nomination_ms = self.state.nominations.due_ms(now_ms, dying_seconds_max * 1_000)
         waits_ms = min(self._pauses.ends.next_ms, self._excluded.due_ms)
+        waits_ms = min(waits_ms, self.state.lending_due_ms)
         return min(self.queue.due_ms, nomination_ms, waits_ms, self._reserving.due_ms(self.queue))
 
     def cycle(self, now_ms: int = 0, passed_ms: int | None = None) -> CycleResult:
@@ -266,6 +268,7 @@ class Scheduler:
         if not self.state.index.is_settled:
             self._follow(self.state.apply(Reclassify()))
         ended = self._expire(passed_ms)
+        self._passed_ms = passed_ms
         self.sync()
         self.queue.pass_to(passed_ms)
         for key in self._excluded.pass_to(passed_ms, now_ms):
@@ -356,7 +359,8 @@ class Scheduler:
         )
 
     def sync(self) -> None:
-        """Bring the snapshot up to date with the state."""
+        """Bring what nodes lend, and the snapshot, up to date with the state and with log time."""
+        self.state.apply(Lent(self._passed_ms))
         if self._homes.sync():
             self._slots.forget()
         if self._columns_revision != self.state.resources.revision:

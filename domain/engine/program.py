@@ -132,6 +132,7 @@ class Program:
         "counters",
         "demand_names",
         "demands",
+        "firm_count",
         "images_generation",
         "is_whole",
         "limits",
@@ -160,6 +161,7 @@ class Program:
         self.columns: tuple[int, ...] = ()
         self.demand_names: list[str] = []
         self.demands: list[Demand] = []
+        self.firm_count = 0
         self.limits: list[Limit] = []
         self.pod_class: PodClass | None = None
         self.counted = NOTHING
@@ -171,7 +173,7 @@ class Program:
     @property
     def is_strict(self) -> bool:
         """Whether room on a node is not enough once it changed: filters saw its pods or its usage."""
-        return bool(self.counted.rules or self.limits or self.plan.filters_by_usage)
+        return bool(self.counted.rules or self.limits or self.firm_count or self.plan.filters_by_usage)
 
     def reason(self, code: int) -> Reason:
         """Return the reason for a failure code of the kernel."""
@@ -187,9 +189,15 @@ class Program:
         if code >= kernel.OTHERS:
             return Reason(OTHERS, unresolvable=code > kernel.OTHERS)
         assert self.plan.fit is not None
-        bits = code - kernel.FIT
+        bits, is_hopeless = divmod(code - kernel.FIT, 2)
         short = [name for d, name in enumerate(self.demand_names) if bits >> d & 1]
-        return self.plan.fit[1].reason(short, unresolvable=bool(bits & kernel.UNRESOLVABLE))
+        if self.firm_count:
+            plain_count = len(self.demands) - self.firm_count
+            if not bits & (1 << plain_count) - 1:
+                assert self.plan.firm is not None
+                return self.plan.firm.reason(short)
+            short = [name for d, name in enumerate(self.demand_names[:plain_count]) if bits >> d & 1]
+        return self.plan.fit[1].reason(short, unresolvable=bool(is_hopeless))
 
 
 def warnings_of(plan: ProfilePlan | None, template: PodTemplate) -> tuple[str, ...] | msgspec.UnsetType:
@@ -241,6 +249,7 @@ def _columns_read(program: Program, resources: ResourceIndex) -> tuple[int, ...]
     found = known.get(names)
     if found is None:
         read = {resources.column(name) for name in names}
+        read.update(demand.column for demand in program.demands[len(names) - program.firm_count :])
         for limit in program.limits:
             read.update(limit.columns, (limit.capacity,))
         for term in program.terms:
@@ -271,8 +280,9 @@ def _compile_filters(program: Program, groups: kernel.Groups, resources: Resourc
             program.limits.append(limit)
     groups.limit_count[slot] = len(program.limits)
     groups.fit_position[slot] = kernel.NEVER if plan.fit is None else plan.fit[0]
-    demands = [] if plan.fit is None else plan.fit[1].demands(template, resources)
+    demands, program.firm_count = plan.demands(template, resources)
     groups.demand_count[slot] = len(demands)
+    groups.firm_from[slot] = len(demands) - program.firm_count
     for d, demand in enumerate(demands):
         groups.demand_column[slot, d] = demand.column
         groups.demand_value[slot, d] = demand.value

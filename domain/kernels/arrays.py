@@ -7,8 +7,8 @@ Failure codes per (group, row)::
     NOT_HOME            home nodes alone are looked at. It comes before all others, and need not be counted
     LIMIT + 2 * l       limit l is passed; one more where evicting could not help
     RULE + 2 * r        rule r refuses the count of the row's domain; one more where the row has no domain
-    FIT + bits          resources: bit d is set when demand d does not fit what is free
-    FIT + UNRESOLVABLE + bits    as above, and some demand exceeds even an empty node
+    FIT + 2 * bits      resources: bit d is set when demand d does not fit what is free; one more where some
+                        demand exceeds even an empty node, or is firm: no eviction frees anything for it
     GONE                there is no such row
 """
 
@@ -23,8 +23,8 @@ from domain.kernels.count_arrays import RowBounds as RowBounds
 from domain.kernels.tables import Table, array, table
 from domain.model.limits import devices_per_node_max
 
-DEMANDS_MAX = 11
-ADDS_MAX = 19
+DEMANDS_MAX = 13
+ADDS_MAX = 23
 TERMS_MAX = 8
 PARTS_MAX = 64
 NUMBERS_MAX = 1024
@@ -38,6 +38,7 @@ LIMIT_COLUMNS_MAX = 4
 
 LEAST_ALLOCATED, MOST_ALLOCATED, CAPACITY_RATIO, BALANCED, BALANCED_CHANGE, TARGET_LOAD, LOW_RISK = range(7)
 BALANCED_PAIR, SEARCH, DEVICES = range(7, 10)
+ROOM = 14
 """Kinds of resource terms. ``DEVICES`` is the first of five, in the order of ``device_arrays``."""
 
 WHOLE = 16
@@ -50,8 +51,7 @@ SCORES_MAX = RAWS_MAX + TERMS_MAX + VARIANCES_MAX + COUNTED_MAX
 RULE = LIMIT + 2 * LIMITS_MAX
 GONE = RULE + 2 * RULES_MAX
 FIT = GONE + 1
-UNRESOLVABLE = 1 << DEMANDS_MAX
-CODES = FIT + 2 * UNRESOLVABLE
+CODES = FIT + (2 << DEMANDS_MAX)
 EXTREMES_MAX = RAWS_MAX + VARIANCES_MAX + COUNTED_MAX
 
 OTHERS = CODES
@@ -198,6 +198,7 @@ class Groups(Table):
     demand_count: np.ndarray = array(np.int32, "G")
     demand_column: np.ndarray = array(np.int32, "G", DEMANDS_MAX)
     demand_value: np.ndarray = array(np.int64, "G", DEMANDS_MAX)
+    firm_from: np.ndarray = array(np.int32, "G")  # demands from here on are firm
     add_count: np.ndarray = array(np.int32, "G")
     add_column: np.ndarray = array(np.int32, "G", ADDS_MAX)
     add_value: np.ndarray = array(np.int64, "G", ADDS_MAX)

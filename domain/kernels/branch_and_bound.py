@@ -47,7 +47,7 @@ from domain.kernels.equal_rows import (
     forget_equal_rows,
 )
 from domain.kernels.explain import explain_attempt
-from domain.kernels.filtering import filter_row, fit_block
+from domain.kernels.filtering import clear_histogram, filter_row, fit_block
 from domain.kernels.scoring import score_block, score_row
 from domain.kernels.terms import rate_evenness
 from domain.kernels.top_k import keep_best
@@ -224,7 +224,7 @@ def _counts_in_full(groups, bounds, g, b):  # type: ignore[no-untyped-def]
 @helper
 def count_reasons(columns, groups, bounds, g, blocks, histogram):  # type: ignore[no-untyped-def]
     """Count the rows per code. Where a block's fullest row has room, static filters alone refuse any."""
-    histogram[:] = 0
+    clear_histogram(groups, g, histogram)
     part = groups.static_part[g]
     span = span_of(columns, bounds)
     for b in range(blocks):

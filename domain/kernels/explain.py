@@ -9,7 +9,6 @@ from domain.kernels.arrays import (
     OTHERS,
     REASONS,
     TOP,
-    UNRESOLVABLE,
     Columns,
     Groups,
     Placed,
@@ -58,7 +57,7 @@ def _fill_reason_table(histogram, demand_count, reason_code, reason_count):  # t
     for hopeless in range(2):
         others = 0
         for bits in range(1, 1 << demand_count):
-            code = FIT + hopeless * UNRESOLVABLE + bits
+            code = FIT + 2 * bits + hopeless
             if histogram[code] == 0:
                 continue
             if written < REASONS - 2:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from domain.kernels.arrays import FIT, GONE, LIMIT, NEVER, UNRESOLVABLE
+from domain.kernels.arrays import CODES, FIT, GONE, LIMIT, NEVER
 from domain.kernels.compiling import helper
 
 
@@ -30,18 +30,27 @@ def filter_row(columns, groups, g, row):  # type: ignore[no-untyped-def]
                 position = groups.limit_position[g, m]
     if groups.fit_position[g] < position:
         bits = 0
-        unresolvable = 0
+        hopeless = 0
         for d in range(groups.demand_count[g]):
             column = groups.demand_column[g, d]
             value = groups.demand_value[g, d]
             capacity = columns.allocatable[column, row]
             if value > capacity - columns.requested[column, row]:
                 bits |= 1 << d
-                if d > 0 and value > capacity:  # demand 0 is the pod itself, see ``ResourceFilter``
-                    unresolvable = UNRESOLVABLE
+                # Demand 0 is the pod itself, see ``ResourceFilter``.
+                if (d > 0 and value > capacity) or d >= groups.firm_from[g]:
+                    hopeless = 1
         if bits != 0:
-            code = FIT + unresolvable + bits
+            code = FIT + 2 * bits + hopeless
     return code
+
+
+@helper
+def clear_histogram(groups, g, histogram):  # type: ignore[no-untyped-def]
+    """Set to 0, of int32[CODES], what any code of a group counts in."""
+    end = min(FIT + (2 << groups.demand_count[g]), CODES)
+    for code in range(end):
+        histogram[code] = 0
 
 
 @helper
@@ -56,6 +65,8 @@ def is_hopeless(columns, groups, g, row):  # type: ignore[no-untyped-def]
         hopeless = hopeless or groups.limit_value[g, m] * 100.0 > bound
     for d in range(1, groups.demand_count[g]):  # demand 0 is the pod itself, see ``ResourceFilter``
         capacity = columns.allocatable[groups.demand_column[g, d], row]
+        if d >= groups.firm_from[g]:
+            capacity -= columns.requested[groups.demand_column[g, d], row]
         hopeless = hopeless or groups.demand_value[g, d] > capacity
     return hopeless
 

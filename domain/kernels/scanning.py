@@ -21,7 +21,7 @@ from domain.kernels.blocks import fit_rows, sync_blocks
 from domain.kernels.compiling import helper, unit
 from domain.kernels.counting import fit_rules, rule_code, set_rules, set_values, write_rules
 from domain.kernels.explain import explain_attempt
-from domain.kernels.filtering import filter_row
+from domain.kernels.filtering import clear_histogram, filter_row
 from domain.kernels.normalising import reset_extremes, widen_extremes
 from domain.kernels.scoring import add_scores, first_counted, score_block, scores_count
 from domain.kernels.top_k import keep_best
@@ -92,7 +92,7 @@ def _count_fitting(fits):  # type: ignore[no-untyped-def]
 @helper
 def count_codes(columns, groups, counters, g, histogram):  # type: ignore[no-untyped-def]
     """Count the rows per code of a group, int32[CODES], by the bounds of its rules. Cost: O(N) per filter."""
-    histogram[:] = 0
+    clear_histogram(groups, g, histogram)
     for row in range(columns.rows_count[0]):
         code = filter_row(columns, groups, g, row)
         histogram[rule_code(groups, counters, g, row, code)] += 1
@@ -135,7 +135,7 @@ def scan(
     last_tie = np.uint64(0xFFFFFFFFFFFFFFFF)
     explains = wanted == TOP
     if explains:
-        scratch.histogram[:] = 0
+        clear_histogram(groups, g, scratch.histogram)
     count = columns.rows_count[0]
     with_base = has_base(groups, g)
     if with_base:

@@ -24,6 +24,7 @@ from domain.kernels.arrays import (
     LEAST_ALLOCATED,
     LOW_RISK,
     MOST_ALLOCATED,
+    ROOM,
     SEARCH,
     TARGET_LOAD,
     WHOLE,
@@ -105,6 +106,8 @@ def rate_other_term(
         )  # fmt: skip
     elif plain == BALANCED_PAIR:
         _rate_pair(allocatable, requested, first, part_column, part_value, value)
+    elif plain == ROOM:
+        _rate_room(allocatable, requested, first, part_column, part_value, value)
     elif plain == SEARCH:
         _rate_search(allocatable, requested, measured, first, part_column, part_value, number, value)
     else:
@@ -352,6 +355,22 @@ def _rate_pair(allocatable, requested, first, part_column, part_value, value):  
             low = min(low, share)
             high = max(high, share)
         value[i] = 100.0 - (high - low) * 100.0
+
+
+@helper
+def _rate_room(allocatable, requested, first, part_column, part_value, value):  # type: ignore[no-untyped-def]
+    """Rate by ColocationScore: the scarcest share of the capacity that is left of what is lent.
+
+    A resource has two parts, its capacity and its room.
+    """
+    for i in range(len(value)):
+        row = first + i
+        least = 1.0
+        for p in range(0, len(part_column), 2):
+            room = allocatable[part_column[p + 1], row] - requested[part_column[p + 1], row]
+            left = max(room - part_value[p + 1], 0)
+            least = min(least, left / max(allocatable[part_column[p], row], 1))
+        value[i] = 100.0 * least
 
 
 @helper

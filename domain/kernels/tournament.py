@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from domain.kernels.arrays import BLOCK, GONE, INFEASIBLE, ChangeLog, Columns, Groups, Scratch
 from domain.kernels.compiling import helper, unit
-from domain.kernels.filtering import filter_row
+from domain.kernels.filtering import clear_histogram, filter_row
 from domain.kernels.normalising import reset_extremes, shift_extremes, widen_extremes
 from domain.kernels.scoring import score_block, score_row
 from domain.kernels.ties import better
@@ -103,7 +103,7 @@ def rebuild(columns, groups, g, scratch):  # type: ignore[no-untyped-def]
     histogram = groups.trees.histogram[t]
     rows = len(score)
     count = columns.rows_count[0]
-    histogram[:] = 0
+    clear_histogram(groups, g, histogram)
     reset_extremes(groups, g)
     for row in range(count):
         code[row] = filter_row(columns, groups, g, row)

@@ -35,7 +35,7 @@ from domain.kernels.compiling import helper, unit
 from domain.kernels.counted_bounds import add_counts, set_counted_of
 from domain.kernels.counting import has_counts, rule_code, set_rules, write_rules
 from domain.kernels.explain import explain_attempt
-from domain.kernels.filtering import filter_row
+from domain.kernels.filtering import clear_histogram, filter_row
 from domain.kernels.row_bounds import sync_row_bounds
 from domain.kernels.scoring import score_row
 from domain.kernels.ties import mix
@@ -109,7 +109,7 @@ def _count_refused_at_home(bound, static_code):  # type: ignore[no-untyped-def]
 @helper
 def _count_refused(columns, groups, counters, g, scratch):  # type: ignore[no-untyped-def]
     """Count the rows per code that more than the rules refuse. ``scratch.bound`` must not know the rules."""
-    scratch.histogram[:] = 0
+    clear_histogram(groups, g, scratch.histogram)
     count = columns.rows_count[0]
     static_code = groups.static_code[groups.static_part[g]]
     for first in range(0, count, BLOCK):

@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from domain.manifests.between_pods import BetweenPods, WireSpread, between_pods
 from domain.manifests.constraints import (
@@ -27,6 +28,7 @@ from domain.manifests.requests import (
     cpu_claim,
     effective_limits,
     effective_requests,
+    memory_claim,
     qos_class,
     resized,
     scoring_requests,
@@ -40,7 +42,7 @@ from domain.model.limits import (
     host_ports_per_pod_max,
     requested_resources_max,
 )
-from domain.model.pods import DEFAULT_PROFILE, HostPort, PodTemplate
+from domain.model.pods import DEFAULT_PROFILE, HostPort, PodTemplate, memory_claim_of
 from domain.model.priorities import PREEMPTION_POLICIES
 from domain.model.quantities import milli_to_units
 from domain.model.resources import PODS, Amounts, check_amount, read_amounts, to_canonical
@@ -157,7 +159,7 @@ def template_from_wire(
     scoring_cpu_milli, scoring_memory_milli = scoring_requests(counted, amounts)
     affinity = spec.affinity
     asks_more = _asks_more(spec)  # most pods do not, and every different one would pay for a closer look
-    return PodTemplate(
+    template = PodTemplate(
         requests=_requests(amounts, path),
         scoring_cpu_milli=scoring_cpu_milli,
         scoring_memory_bytes=milli_to_units(scoring_memory_milli),
@@ -189,6 +191,11 @@ def template_from_wire(
         features=tuple(_features(spec)),
         gang=gang_name(spec.scheduling_group, spec.workload_ref, path),
     )
+    is_more = bool(needs.init_containers or needs.has_pod_level or needs.overhead or resize is not None)
+    if len(needs.containers) == 1 and not is_more:
+        return template  # as most pods: what it says of memory follows from its requests and limits
+    claim = memory_claim(needs)
+    return template if claim == memory_claim_of(template) else replace(template, memory_claim=claim)
 
 
 def _asks_more(spec: WirePodSpec) -> bool:

@@ -13,8 +13,8 @@ from operator import attrgetter
 
 import msgspec
 
-from domain.model.pods import CpuClaim
-from domain.model.quantities import HUGE_PAGES_PREFIX
+from domain.model.pods import CpuClaim, MemoryClaim
+from domain.model.quantities import HUGE_PAGES_PREFIX, milli_to_units
 from domain.model.resources import CPU, MEMORY, Amounts
 
 SCORING_DEFAULTS: tuple[tuple[str, int], ...] = ((CPU, 100), (MEMORY, (200 << 20) * 1000))
@@ -114,6 +114,21 @@ def cpu_claim(needs: PodNeeds) -> CpuClaim:
         else:
             silent += 1
     return CpuClaim(fixed_milli=fixed, requested_milli=requested, silent_count=silent)
+
+
+def memory_claim(needs: PodNeeds) -> MemoryClaim:
+    """Return the same of memory, in bytes."""
+    fixed, requested, silent = needs.overhead.get(MEMORY, 0), 0, 0
+    for container in needs.containers:
+        if limit := container.limits.get(MEMORY, 0):
+            fixed += limit
+        elif request := container.requests.get(MEMORY, 0):
+            requested += request
+        else:
+            silent += 1
+    return MemoryClaim(
+        fixed_bytes=milli_to_units(fixed), requested_bytes=milli_to_units(requested), silent_count=silent
+    )
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):

@@ -203,6 +203,9 @@ class CoLocationPolicy(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULT_POLICY = CoLocationPolicy()
 """What holds where no policy was sent."""
 
+OF_ALL_NODES = ("estimate", "replicas", "prices")
+"""Sections of a policy that are the same for all nodes: only a policy without a selector may give them."""
+
 
 class UseByQuality(msgspec.Struct, frozen=True, kw_only=True):
     """What was measured on a node by quality, at one moment: see ``Quality``."""
@@ -211,6 +214,14 @@ class UseByQuality(msgspec.Struct, frozen=True, kw_only=True):
     mid: Amounts = Amounts()
     low: Amounts = Amounts()
     system: Amounts = Amounts()
+
+
+class Heat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether a node is hot, and how many bad and good samples came in a row: see ``HotSpotRule``."""
+
+    is_hot: bool = False
+    bad_count: int = 0
+    good_count: int = 0
 
 
 class PodCounters(NamedTuple):

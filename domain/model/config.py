@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from domain.model.colocation import CoLocationPolicy
 from domain.model.priorities import PriorityClass
 from domain.model.selectors import LabelSelector
 
@@ -15,6 +16,7 @@ SERVICE = "Service"
 DISRUPTION_BUDGET = "PodDisruptionBudget"
 POD_GROUP = "PodGroup"
 WORKLOAD = "Workload"
+CO_LOCATION_POLICY = "CoLocationPolicy"
 
 GROUP_MARK = ":"
 """Stands in a gang's name between its Workload, group and replica; no object has it in its own name."""
@@ -77,7 +79,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     pod_groups: dict[str, int] = {}
 
 
-Content = PriorityClass | Namespace | Selecting | DisruptionBudget | PodGroup | Workload
+Content = PriorityClass | Namespace | Selecting | DisruptionBudget | PodGroup | Workload | CoLocationPolicy
 
 CONTENTS: Mapping[str, type[Content]] = {
     PRIORITY_CLASS: PriorityClass,
@@ -85,6 +87,7 @@ CONTENTS: Mapping[str, type[Content]] = {
     DISRUPTION_BUDGET: DisruptionBudget,
     POD_GROUP: PodGroup,
     WORKLOAD: Workload,
+    CO_LOCATION_POLICY: CoLocationPolicy,
     SERVICE: Selecting,
     "ReplicationController": Selecting,
     "ReplicaSet": Selecting,
@@ -94,8 +97,11 @@ CONTENTS: Mapping[str, type[Content]] = {
 }
 """Every kind of configuration object but profiles, and what is kept of it."""
 
-OF_CLUSTER = frozenset((PRIORITY_CLASS, NAMESPACE))
+OF_CLUSTER = frozenset((PRIORITY_CLASS, NAMESPACE, CO_LOCATION_POLICY))
 """Kinds that are in no namespace."""
+
+SEEN_BY_ALL = frozenset((PRIORITY_CLASS, CO_LOCATION_POLICY))
+"""Kinds that a key with namespaces sees, too: its pods name them, or are told why by them."""
 
 
 class ConfigObject(msgspec.Struct, frozen=True, kw_only=True):

@@ -124,6 +124,7 @@ signatures_cached_max = 50_000  # what is derived from a signature and made agai
 label_keys_idle_max = 32  # label keys by which pods are still told apart, though no selector mentions them
 profiles_max = 1_000  # in force at the same time
 priority_classes_max = 1_000  # in force at the same time
+policies_max = 200  # in force at the same time: a node's labels are compared with each when one changes
 config_objects_of_namespace_max = 20_000  # of each other kind, in force at the same time in one namespace
 config_objects_max = 500_000  # of each other kind, in all namespaces
 config_gone_max = 10_000  # objects that are gone and remembered, so that a late duplicate stays late

@@ -8,7 +8,9 @@ import msgspec
 
 from domain.model.selectors import PodAffinity, SpreadConstraint
 
-DEFAULT_PROFILE = "default-scheduler"
+DEFAULT_PROFILE, COLOCATION_PROFILE = "default-scheduler", "colocation"
+PREEMPTING_PROFILES = frozenset((DEFAULT_PROFILE, COLOCATION_PROFILE))
+"""The profiles whose pods may have others evicted."""
 
 CLUSTER_LABEL = "berth.io/cluster"
 ROLE_LABEL = "berth.io/role"
@@ -78,6 +80,14 @@ class CpuClaim(msgspec.Struct, frozen=True, gc=False):
     silent_count: int = 0
 
 
+class MemoryClaim(msgspec.Struct, frozen=True, gc=False):
+    """What the containers of a pod say of the memory that they will use, in bytes: see ``CpuClaim``."""
+
+    fixed_bytes: int = 0
+    requested_bytes: int = 0
+    silent_count: int = 0
+
+
 class PodTemplate(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     """Everything of a pod that matters for placing it: pods with equal templates are one equivalence group.
 
@@ -95,7 +105,8 @@ class PodTemplate(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     ``images`` are those of the containers, ``volume_images`` those that are mounted as volumes. ``features``
     names what a node must declare that it can do. ``gang`` is the PodGroup (as ``namespace/name``) with whose
     other pods this one is placed, "" where it is placed alone. ``excluded`` are nodes to which it could not
-    be bound a moment ago; no manifest says them. Fields from ``ignored`` on came later: see
+    be bound a moment ago; no manifest says them. ``memory_claim`` is None where ``memory_claim_of`` finds the
+    same from requests and limits, as of nearly all pods. Fields from ``ignored`` on came later: see
     ``signature.template_to_json``.
     """
 
@@ -128,6 +139,22 @@ class PodTemplate(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     features: tuple[str, ...] = ()
     gang: str = ""
     excluded: tuple[str, ...] = ()
+    memory_claim: MemoryClaim | None = None
+
+
+def memory_claim_of(template: PodTemplate) -> MemoryClaim:
+    """Return what the containers of a pod say of the memory that they will use.
+
+    Where the template does not say it: its limit; without one its request; without either as many silent
+    containers as say nothing of cpu, one at least.
+    """
+    if template.memory_claim is not None:
+        return template.memory_claim
+    if limit := template.limits.get("memory", 0):
+        return MemoryClaim(fixed_bytes=limit)
+    if request := template.requests.get("memory", 0):
+        return MemoryClaim(requested_bytes=request)
+    return MemoryClaim(silent_count=max(template.cpu_claim.silent_count, 1))
 
 
 def is_master(template: PodTemplate) -> bool:

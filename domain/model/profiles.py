@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from domain.model.pods import DEFAULT_PROFILE
+from domain.model.pods import COLOCATION_PROFILE, DEFAULT_PROFILE
 
 
 class PluginUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +55,9 @@ _FILTERS = tuple(
 )
 
 
+_FIT_AT = next(i for i, use in enumerate(_FILTERS) if use.name == "NodeResourcesFit") + 1
+_COLOCATION_FILTERS = (*_FILTERS[:_FIT_AT], PluginUse(name="ColocationFit"), *_FILTERS[_FIT_AT:])
+
 _WHOLE = {"arithmetic": "integer"}
 _UPSTREAM_SCORES = (
     PluginUse(name="TaintToleration", weight=3.0, args=_WHOLE),
@@ -76,6 +79,11 @@ BUILT_IN_PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
         Profile(name=DEFAULT_PROFILE, filters=_FILTERS, scores=_UPSTREAM_SCORES),
+        Profile(
+            name=COLOCATION_PROFILE,
+            filters=_COLOCATION_FILTERS,
+            scores=(*_UPSTREAM_SCORES, PluginUse(name="ColocationScore")),
+        ),
         Profile(name="least-allocated", filters=_FILTERS, scores=(_fit_score("LeastAllocated"),)),
         Profile(name="most-allocated", filters=_FILTERS, scores=(_fit_score("MostAllocated"),)),
         Profile(name="first-fit", filters=_FILTERS, scores=(PluginUse(name="FirstFit"),)),

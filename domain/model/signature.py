@@ -12,6 +12,7 @@ SIGNATURE_BYTES = 16
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 _LATER_DEFAULTS = (
+    b',"memory_claim":null',
     b',"excluded":[]',
     b',"gang":""',
     b',"features":[]',

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from domain.model.colocation import Heat, PodCounters, UseByQuality
 from domain.model.errors import FieldError
 from domain.model.validation import finite, key_path, shown
 
@@ -30,7 +31,10 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ``percent`` is of the node's capacity; ``used`` is absolute, in the resources' canonical units, and
     becomes percent when it is folded. ``window`` holds figures that were made where it was measured.
-    ``window_seconds`` is the window in which a worker folded it, all in percent.
+    ``window_seconds`` is the window in which a worker folded it, all in percent. ``quality`` is what was used
+    by quality, in sum; ``pods`` what each pod has used since it started, by uid. ``pressure`` is the share of
+    the last minute, in percent, in which a task waited for cpu (PSI, ``some avg60``). ``latency`` says of
+    pods, by uid, how their latency compares with its bound: 1.2 is a fifth too slow.
     """
 
     node: str
@@ -39,6 +43,10 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     used: dict[str, int] = {}
     window: dict[str, Measured] = {}
     window_seconds: int | msgspec.UnsetType = msgspec.UNSET
+    quality: UseByQuality | msgspec.UnsetType = msgspec.UNSET
+    pods: dict[str, PodCounters] | msgspec.UnsetType = msgspec.UNSET
+    pressure: float | msgspec.UnsetType = msgspec.UNSET
+    latency: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
 
 
 class SeriesRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -64,12 +72,27 @@ class SeriesRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     peaks: dict[int, float] = {}
 
 
-class UsageRecord(msgspec.Struct, frozen=True, kw_only=True):
+class QualityRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is stored of a node that was measured by quality: see ``NodeUsage``.
+
+    ``at_ms`` is when ``use`` was measured, ``pods_at_ms`` when ``pods`` were. ``heat`` says whether the node
+    is hot.
+    """
+
+    at_ms: int
+    use: UseByQuality
+    pods_at_ms: int = 0
+    pods: dict[str, PodCounters] = {}
+    heat: Heat = Heat()
+
+
+class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The stored measured usage of a node. A record without any series means that there is none."""
 
     node: str
     at_ms: int
     series: dict[str, SeriesRecord]
+    quality: QualityRecord | None = None
 
 
 Usage = Mapping[str, Mapping[str, Measured]]

@@ -174,6 +174,27 @@ class ResourceFilter(Plugin):
         """Return the reason for a shortage of the named resources."""
 
 
+class FirmFilter(Plugin):
+    """Refuses nodes that lack what no eviction frees. It stands right behind the filter of resources.
+
+    Both hand the kernel demands, and are asked together.
+    """
+
+    demands_max: int = 2
+
+    def cures(self, code: str) -> Cure:
+        """See ``Plugin``: what is firm is written anew like room, for each node by itself."""
+        return Cure.NODE | Cure.ROOM
+
+    @abstractmethod
+    def demands(self, template: PodTemplate, resources: ResourceIndex) -> list[Demand]:
+        """Return what must be free on a node, in the order in which shortages are reported."""
+
+    @abstractmethod
+    def reason(self, short: list[str]) -> Reason:
+        """Return the reason for a shortage of the named demands; it is unresolvable."""
+
+
 class Score(Plugin):
     """Rates nodes.
 

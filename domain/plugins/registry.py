@@ -15,6 +15,8 @@ from domain.plugins.asked import ignored_by
 from domain.plugins.base import (
     CURES_ALL,
     Cure,
+    Demand,
+    FirmFilter,
     IdealScore,
     LimitFilter,
     Plugin,
@@ -27,6 +29,7 @@ from domain.plugins.base import (
 )
 from domain.plugins.contract import declared, registered
 from domain.plugins.counting import CountFilter, CountScore
+from domain.plugins.filters.colocation_fit import ColocationFit
 from domain.plugins.filters.inter_pod_affinity import InterPodAffinity
 from domain.plugins.filters.master_share import MasterShare
 from domain.plugins.filters.max_memory_sum import MaxMemorySum
@@ -43,6 +46,7 @@ from domain.plugins.filters.taint_toleration import TaintToleration
 from domain.plugins.kernel_budget import KernelBudget
 from domain.plugins.scores.allocated import Allocated
 from domain.plugins.scores.bra import BRA
+from domain.plugins.scores.colocation_score import ColocationScore
 from domain.plugins.scores.cwt import CWT
 from domain.plugins.scores.fgd import FGD
 from domain.plugins.scores.first_fit import FirstFit
@@ -66,6 +70,7 @@ from domain.plugins.scores.search_score import SearchScore
 from domain.plugins.scores.taint_toleration import TaintToleration as TaintTolerationScore
 from domain.plugins.scores.target_load_packing import TargetLoadPacking
 from domain.plugins.view import NodeView
+from domain.state.resources import ResourceIndex
 
 FILTERS = registered(
     NodeUnschedulable,
@@ -74,6 +79,7 @@ FILTERS = registered(
     NodeAffinity,
     NodePorts,
     NodeResourcesFit,
+    ColocationFit,
     PodTopologySpread,
     InterPodAffinity,
     NodeDeclaredFeatures,
@@ -97,6 +103,7 @@ SCORES = registered(
     LowRiskOverCommitment,
     Peaks,
     GlobalVariance,
+    ColocationScore,
     SearchScore,
     LRA,
     BRA,
@@ -136,6 +143,8 @@ class ProfilePlan:
     raws_count : int
         Number of columns per node that the kernel needs besides the table's: one for each normalised score,
         then the measured figures of the other scores.
+    firm : FirmFilter or None
+        The filter that asks for what no eviction frees.
     filters_by_usage : bool
         Whether a measurement alone can make a node feasible.
     measured_first : dict
@@ -154,6 +163,7 @@ class ProfilePlan:
         self.static_filters: list[tuple[int, StaticFilter]] = []
         self.limits: list[tuple[int, LimitFilter]] = []
         self.fit: tuple[int, ResourceFilter] | None = None
+        self.firm: FirmFilter | None = None
         self.static_scores: list[ScoreUse[StaticScore]] = []
         self.normalised_scores: list[ScoreUse[StaticScore]] = []
         self.resource_scores: list[ScoreUse[ResourceScore]] = []
@@ -166,6 +176,9 @@ class ProfilePlan:
                 raise FieldError(f"filters[{i}].name", f"{use.name} is there twice; a filter counts once")
             plugin = _make(FILTERS, use.name, use.args, f"filters[{i}]")
             budget.take(plugin, f"filters[{i}]")
+            if isinstance(plugin, FirmFilter) and (self.fit is None or self.fit[0] != i - 1):
+                where = "it stands right behind NodeResourcesFit, with which it is asked"
+                raise FieldError(f"filters[{i}].name", f"{use.name} stands elsewhere; {where}")
             self._add_filter(i, plugin)
         for i, use in enumerate(profile.scores):
             plugin = _make(_scores_for(use.args), use.name, use.args, f"scores[{i}]")
@@ -201,6 +214,12 @@ class ProfilePlan:
             read.append(known_images(template, view))
         return msgspec.json.encode([self.profile.name, self.profile.revision, *read], order="deterministic")
 
+    def demands(self, template: PodTemplate, resources: ResourceIndex) -> tuple[list[Demand], int]:
+        """Return what must be free on a node, and how many of the last of these demands are firm."""
+        demands = [] if self.fit is None else self.fit[1].demands(template, resources)
+        firm = [] if self.firm is None else self.firm.demands(template, resources)
+        return [*demands, *firm], len(firm)
+
     def cures(self, codes: Iterable[str]) -> Cure:
         """Return what may cure nodes that were refused with these reason codes."""
         found = Cure(0)
@@ -225,6 +244,8 @@ class ProfilePlan:
             self.count_filters.append((position, plugin))
         if isinstance(plugin, ResourceFilter):
             self.fit = (position, plugin)
+        if isinstance(plugin, FirmFilter):
+            self.firm = plugin
 
     def _add_score(self, weight: float, plugin: Plugin) -> None:
         assert isinstance(plugin, Score), f"{plugin.name} is no score"

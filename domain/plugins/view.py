@@ -69,6 +69,11 @@ class NodeView:
         found: np.ndarray = values[column, rows]
         return found
 
+    def hot(self, rows: np.ndarray) -> np.ndarray:
+        """Return bool[K]: the nodes that are too busy to lend anything."""
+        found: np.ndarray = self.table.hot[rows]
+        return found
+
     def free_milli(self, rows: np.ndarray) -> np.ndarray:
         """Return int64[K, devices_per_node_max]: thousandths free on each device (docs/devices.md).
 

@@ -93,8 +93,7 @@ class Waking:
 
     def _write_demands(self, place: int, group: WaitingGroup) -> None:
         assert group.plan is not None
-        fit = group.plan.fit
-        demands = [] if fit is None else fit[1].demands(group.template, self._state.resources)
+        demands, _ = group.plan.demands(group.template, self._state.resources)
         self._counts[place] = len(demands)
         self._columns[place, : len(demands)] = [demand.column for demand in demands]
         self._values[place, : len(demands)] = [demand.value for demand in demands]

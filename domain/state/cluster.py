@@ -52,6 +52,7 @@ from domain.state.changes import (
 )
 from domain.state.config import Config
 from domain.state.devices import with_known_devices
+from domain.state.lending import Lending
 from domain.state.nodes import NodeEntry
 from domain.state.nominations import Nomination
 from domain.state.occupancy import Occupancy
@@ -101,6 +102,8 @@ class ClusterState:
         self.uncounted: Mapping[str, str] = of.uncounted
         self.tombstones = Tombstones()
         self.config = Config(self.index)
+        of.policies = self.config.policies
+        self._lending = Lending(self.table, self.nodes, self.usage.qualities, self.config.policies)
         self.shards_count = 1
         self._next_arrival = 1
 
@@ -159,6 +162,8 @@ class ClusterState:
                 _note_placed(of, step.placed_ms)
             case steps.Passed():
                 self.tombstones.pass_to(step.now_ms, step.forget_before_ms)
+            case steps.Lent():
+                self.improved_rows.update(self._lending.renew(step.now_ms))
             case steps.Reached():
                 self._next_arrival = max(self._next_arrival, step.now_ms * _ARRIVALS_PER_MS)
             case steps.Given():
@@ -200,6 +205,11 @@ class ClusterState:
         """Keys of own pods that were told that their node is gone, and not that it is back."""
         return self._occupancy.orphaned
 
+    @property
+    def lending_due_ms(self) -> int:
+        """The log time at which what was measured of a node becomes too old to lend by."""
+        return self._lending.due_ms
+
     def is_own_nomination(self, nomination: Nomination) -> bool:
         """Say whether the pod of a nomination is of an own shard, and waits."""
         return nominating.is_own(self._occupancy, nomination)
@@ -212,7 +222,10 @@ class ClusterState:
         """Take a configuration object; end the nominations of gangs for which something else holds now."""
         gangs = self.index.gangs.of_object(f"{event.namespace}/{event.name}")
         before = [(gang, self.config.gang(gang)) for gang in gangs]
+        version = self.config.policies.version
         changes = self.config.fold(event, self.pods)
+        if self.config.policies.version != version:
+            self._occupancy.follow_policies()
         changed = [gang for gang, spec in before if self.config.gang(gang) != spec]
         return (*changes, *chain.from_iterable(nominating.end_of_gang(self._occupancy, g) for g in changed))
 
@@ -248,6 +261,7 @@ class ClusterState:
         entry.spec = msgspec.structs.replace(spec, resource_version=entry.resource_version)
         self._occupancy.write_row(entry)
         self.usage.unknown.discard(spec.name)
+        self._occupancy.settle_anew((spec.name,))
         self.own_changes.change_spec(spec.name)
         if is_new:
             self._occupancy.count_own_pods(spec.name, is_new=True)
@@ -283,6 +297,8 @@ class ClusterState:
         change = self.usage.fold(event.usage, spec)
         if isinstance(change, NodeMeasured):
             self._occupancy.measure_node(change.name, newer=change.newer)
+            if event.usage.quality is not msgspec.UNSET:
+                self._lending.measure(change.name)
         return (change,)
 
     # -------------------------------------------------------------------------------------------- pods
@@ -448,7 +464,7 @@ class ClusterState:
         return True
 
     def restore_usage(self, record: UsageRecord) -> None:
-        """Restore the measured usage of a node, after the pods that it covers and before later ones.
+        """Restore the measured usage of a node, after all pods.
 
         That of a node that is gone was written by a worker which had not heard of its end yet.
         """
@@ -458,6 +474,8 @@ class ClusterState:
             return
         self.usage.restore(record, known=is_known)
         self._occupancy.measure_node(record.node, newer=True)
+        if record.quality is not None:
+            self._lending.measure(record.node)
 
 
 def _regrouped(entry: PodEntry) -> PodRegrouped:
@@ -492,5 +510,6 @@ def _note_placed(of: Occupancy, placed_ms: Mapping[str, int]) -> None:
     for key, at_ms in placed_ms.items():  # each placed pod comes by here
         if key in pods:
             pods[key].placed_ms = at_ms
+    of.cover_pods(placed_ms)
     if of.index.renewed is not None:
         of.index.renewed.update(pods[key].node for key in placed_ms if key in pods)

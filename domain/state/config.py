@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from domain.model.config import (
+    CO_LOCATION_POLICY,
     PRIORITY_CLASS,
     ConfigObject,
     Content,
@@ -20,6 +21,7 @@ from domain.model.limits import (
     config_gone_max,
     config_objects_max,
     config_objects_of_namespace_max,
+    policies_max,
     priority_classes_max,
     signatures_cached_max,
 )
@@ -29,9 +31,16 @@ from domain.model.signature import signature
 from domain.state.changes import Change, ConfigChanged, PodResolved, Refused, Skipped
 from domain.state.pod_index import PodIndex
 from domain.state.pods import PodEntry
+from domain.state.policies import Policies
 from domain.state.remembering import Remembered
 from domain.state.selecting import Selectors
 from domain.state.versions import is_older, is_stale, newer_of, skip_reason
+
+_MOST = {
+    PRIORITY_CLASS: ("priority_classes_max", priority_classes_max),
+    CO_LOCATION_POLICY: ("policies_max", policies_max),
+}
+"""Of which kinds fewer objects may be in force than of others, and by which limit."""
 
 
 class Config:
@@ -43,6 +52,8 @@ class Config:
         Kind, namespace and name -> the latest of the object.
     priorities : Priorities
         What the priority classes say.
+    policies : Policies
+        Which co-location policy holds on a node.
     selectors : Selectors
         What the objects say that select pods.
     """
@@ -50,6 +61,7 @@ class Config:
     def __init__(self, index: PodIndex) -> None:
         self.known: dict[tuple[str, str, str], ConfigObject] = {}
         self.priorities = Priorities()
+        self.policies = Policies()
         self.selectors = Selectors(index)
         self._counts: Counter[tuple[str, str]] = Counter()  # of those in force, by kind and namespace
         self._totals: Counter[str] = Counter()  # by kind
@@ -107,8 +119,7 @@ class Config:
         if namespace and in_namespace >= config_objects_of_namespace_max:
             bound = f"{config_objects_of_namespace_max} (config_objects_of_namespace_max)"
             return f"{in_namespace} of kind {kind} are in force in namespace {namespace}; allowed are {bound}"
-        name = "priority_classes_max" if kind == PRIORITY_CLASS else "config_objects_max"
-        most = priority_classes_max if kind == PRIORITY_CLASS else config_objects_max
+        name, most = _MOST.get(kind, ("config_objects_max", config_objects_max))
         return f"{total} of kind {kind} are in force; allowed are {most} ({name})" if total >= most else ""
 
     def _delete(self, event: ConfigDeleted) -> tuple[Change, ...]:
@@ -155,6 +166,8 @@ class Config:
         if thing.kind == PRIORITY_CLASS:
             assert thing.content is None or isinstance(thing.content, PriorityClass)
             self.priorities.put(thing.name, thing.content)
+        elif thing.kind == CO_LOCATION_POLICY:
+            self.policies.put(thing)
         else:
             self.selectors.put(thing)
 

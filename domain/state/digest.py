@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from domain.state.cluster import ClusterState
-from domain.state.resources import RECENT
+from domain.state.resources import RECENT_FIXED, RECENT_SILENT
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -55,7 +55,7 @@ def sums_digest(state: ClusterState) -> str:
     hashed = hashlib.sha256()
     columns = {name: column for column, name in state.resources.visible()}
     hashed.update(_encode(sorted(columns)))
-    for column in (*(columns[name] for name in sorted(columns)), *range(RECENT.start, RECENT.stop)):
+    for column in (*(columns[name] for name in sorted(columns)), *range(RECENT_FIXED, RECENT_SILENT + 1)):
         hashed.update(table.requested[column, rows].tobytes())
         hashed.update(table.allocatable[column, rows].tobytes())
     nodes = [

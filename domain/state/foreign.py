@@ -48,6 +48,7 @@ def follow_node(of: Occupancy, step: NodeFollowed) -> Iterator[Change]:
         if not step.deleted:
             of.write_row(entry)
         of.usage.unknown.discard(step.name)
+        of.settle_anew((step.name,))
     if not was_known:
         of.count_own_pods(step.name)
     if step.spec is not None:
@@ -103,6 +104,7 @@ def count_pods(of: Occupancy, step: PodsFollowed) -> Iterator[Change]:
             of.uncounted[pod.key] = node
     if placed:
         of.sums.count_placed(placed, np.array(rows), nodes)
+    of.cover_pods([pod.key for pod in step.pods])
 
 
 def _why_not_counted(of: Occupancy, pod: PodSpec, node: str, shard: int) -> str:

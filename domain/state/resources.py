@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from domain.colocation.estimate import ClaimSums, estimate_of
+from domain.model.colocation import DEFAULT_POLICY, QUALITY_OF, Amounts, EstimateRule, Quality
 from domain.model.devices import BUSY, DEVICE_NAMES, DEVICE_ONE, SHARED, Ask, amounts, asked
-from domain.model.pods import PodTemplate
+from domain.model.pods import PodTemplate, memory_claim_of
 
 CPU, MEMORY, EPHEMERAL_STORAGE, PODS, SCORING_CPU, SCORING_MEMORY = range(6)
 """Columns that every state has. The two scoring columns sum the scheduler's non-zero requests."""
@@ -19,22 +21,40 @@ CPU_BEYOND, MEMORY_BEYOND = range(6, 8)
 """What the pods' limits exceed their requests by. The allocatable side is the node's capacity."""
 
 RECENT_FIXED, RECENT_REQUESTED, RECENT_SILENT = range(8, 11)
-"""The cpu claims (``CpuClaim``) of the pods that the node's last measurement does not cover yet."""
+"""The cpu claims (``CpuClaim``) of the pods that the node's measurements do not cover yet: recent pods."""
 
-RECENT = slice(RECENT_FIXED, RECENT_SILENT + 1)
+ROOM_MID_CPU, ROOM_MID_MEMORY, ROOM_LOW_CPU, ROOM_LOW_MEMORY = range(11, 15)
+"""What a node lends to further mid and low pods (``domain.state.lending``). The allocatable side is the room
+as it was measured; the requested side sums the estimates of recent pods, for mid of those of high and mid,
+for low of all."""
 
-NOWHERE = 11
+ROOM = slice(ROOM_MID_CPU, ROOM_LOW_MEMORY + 1)
+
+RECENT = slice(RECENT_FIXED, ROOM_LOW_MEMORY + 1)
+"""The columns of which the requested side counts recent pods."""
+
+NOWHERE = 15
 """The column of every resource that no node offers: nothing is ever written there."""
 
 _FIXED = ("cpu", "memory", "ephemeral-storage", "pods")
-_HIDDEN = ("~cpu", "~memory", "~cpu-beyond", "~memory-beyond", "~fixed", "~requested", "~silent", "~nowhere")
+_HIDDEN = (
+    *("~cpu", "~memory", "~cpu-beyond", "~memory-beyond", "~fixed", "~requested", "~silent"),
+    *("~room-mid-cpu", "~room-mid-memory", "~room-low-cpu", "~room-low-memory", "~nowhere"),
+)
+
+
+def room_columns(quality: Quality) -> tuple[int, int]:
+    """Return the columns of cpu and memory that a pod of a quality may borrow from; high as mid."""
+    if quality is Quality.LOW:
+        return ROOM_LOW_CPU, ROOM_LOW_MEMORY
+    return ROOM_MID_CPU, ROOM_MID_MEMORY
 
 
 @dataclass(slots=True, eq=False)
 class ResourceVector:
     """What one pod of a template adds to a node: ``columns`` int32[K] and ``values`` int64[K].
 
-    The last ``recent_count`` entries count only until the node is measured again. ``elsewhere`` are the
+    The last ``recent_count`` entries count only until measurements cover the pod. ``elsewhere`` are the
     requests that have no column, since no node offers such a resource. ``ask`` is what it asks of devices.
     """
 
@@ -68,6 +88,7 @@ class ResourceIndex:
         self._free: list[int] = []
         self._moved: list[Moved] = []
         self.revision = 0
+        self.estimate_rule = DEFAULT_POLICY.estimate
         self.device_columns = np.full(len(DEVICE_NAMES), NOWHERE)
 
     def __len__(self) -> int:
@@ -137,6 +158,20 @@ class ResourceIndex:
         """Return the values that are not zero, by name, of the values of all columns."""
         return {name: values[column] for column, name in self._visible if values[column]}
 
+    def expect(self, rule: EstimateRule) -> None:
+        """Estimate pods by another rule from now on: what was compiled with estimates is void."""
+        self.estimate_rule = rule
+        self.revision += 1
+
+    def estimate(self, template: PodTemplate) -> Amounts:
+        """Return what a pod of this template is expected to use, by the policy in force."""
+        cpu, memory = template.cpu_claim, memory_claim_of(template)
+        return estimate_of(
+            self.estimate_rule,
+            ClaimSums(cpu.fixed_milli, cpu.requested_milli, cpu.silent_count),
+            ClaimSums(memory.fixed_bytes, memory.requested_bytes, memory.silent_count),
+        )
+
     def vector(self, template: PodTemplate, devices: Sequence[int] = ()) -> ResourceVector:
         """Return what a pod of this template occupies: requests, 1 of ``pods``, and the hidden columns.
 
@@ -163,11 +198,16 @@ class ResourceIndex:
             for column, name in ((CPU_BEYOND, "cpu"), (MEMORY_BEYOND, "memory")):
                 items.append((column, max(template.limits.get(name, 0) - template.requests.get(name, 0), 0)))
         items.sort()
-        claim = template.cpu_claim
+        claim, estimate = template.cpu_claim, self.estimate(template)
+        upper = Amounts() if QUALITY_OF[template.qos_class] is Quality.LOW else estimate
         recent = [
             (RECENT_FIXED, claim.fixed_milli),
             (RECENT_REQUESTED, claim.requested_milli),
             (RECENT_SILENT, claim.silent_count),
+            (ROOM_MID_CPU, upper.cpu_milli),
+            (ROOM_MID_MEMORY, upper.memory_bytes),
+            (ROOM_LOW_CPU, estimate.cpu_milli),
+            (ROOM_LOW_MEMORY, estimate.memory_bytes),
         ]
         found = [item for item in (*items, *recent) if item[1]]
         return ResourceVector(

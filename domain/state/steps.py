@@ -87,6 +87,12 @@ class Reached(msgspec.Struct, frozen=True):
     now_ms: int
 
 
+class Lent(msgspec.Struct, frozen=True):
+    """Log time has come to ``now_ms`` for what nodes lend: what was measured too long ago lends nothing."""
+
+    now_ms: int
+
+
 class Owned(msgspec.Struct, frozen=True):
     """The worker holds these shards, of ``shards_count``; what others hold is *foreign*.
 
@@ -193,6 +199,7 @@ OwnStep = (
     | Cleared
     | Forgotten
     | Given
+    | Lent
     | Nominated
     | Owned
     | Passed

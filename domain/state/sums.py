@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -78,7 +78,7 @@ class Sums:
         return vector
 
     def count_pod(self, row: int, entry: NodeEntry, pod: PodSpec, sign: int) -> None:
-        """Add or subtract a pod, with its recent part only if the node's measurement does not cover it."""
+        """Add or subtract a pod, with its recent part only if no measurement covers it yet."""
         vector = self.vector(pod)
         count = len(vector.columns)
         if entry.recent is not None and pod.key not in entry.recent:
@@ -135,9 +135,40 @@ class Sums:
         if asking:
             self.derive(np.unique(rows[asking]))
 
-    def clear_recent(self, row: int) -> None:
-        """Record that a new measurement covers all pods of the node in a row."""
-        self._table.requested[RECENT, row] = 0
+    def cover_pods(self, row: int | None, entry: NodeEntry) -> None:
+        """Let recent pods be covered that the node's latest measurement covers. Cost: O(recent pods).
+
+        Those of a node that was never measured before are all recent. ``row`` is None where it has none.
+        """
+        covered = entry.covered()
+        if row is not None:
+            for pod in covered:
+                self._count_recent(row, pod.spec, -1)
+        if covered and entry.recent is not None:
+            entry.recent.difference_update([pod.spec.key for pod in covered])
+
+    def _count_recent(self, row: int, pod: PodSpec, sign: int) -> None:
+        vector = self.vector(pod)
+        lasting = len(vector.columns) - vector.recent_count
+        self._table.requested[vector.columns[lasting:], row] += sign * vector.values[lasting:]
+
+    def count_recent_anew(self, nodes: Mapping[str, NodeEntry], names: Iterable[str] | None = None) -> None:
+        """Count recent pods anew on some nodes, None: on all, as it changed which are or what they count.
+
+        Cost: O(recent pods).
+        """
+        table = self._table
+        if names is None:
+            self._vectors.clear()
+            self._with_devices.clear()
+        for name in table.names if names is None else names:
+            entry, row = nodes[name], table.rows.get(name)
+            if row is None:
+                continue
+            table.requested[RECENT, row] = 0
+            for key in entry.pods if entry.recent is None else entry.recent:
+                self._count_recent(row, entry.pods[key].spec, 1)
+            table.touch(row)
 
     def of(self, name: str, entry: NodeEntry) -> dict[str, int]:
         """Return what the pods on a node request, summed and without zeros."""

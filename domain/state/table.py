@@ -59,6 +59,8 @@ class NodeTable:
         By label key. A value is a number by the rule of Gt and Lt in node selectors.
     taints : KeyedValues
         By ``TaintKey``. A value is a number by the rule of Gt and Lt in tolerations.
+    hot : bool[N]
+        Whether a node is too busy to lend anything (``domain.state.lending``).
     taint_counts : int32[E, N]
         How many taints of each effect, in the order of ``TAINT_EFFECTS``, a node has.
     taint_totals : list of int
@@ -106,6 +108,7 @@ class NodeTable:
         self.ordinal = grown("ordinal", (rows,), np.int64)
         self.taint_counts = grown("taint_counts", (len(TAINT_EFFECTS), rows), np.int32)
         self.unschedulable = grown("unschedulable", (rows,), np.bool_)
+        self.hot = grown("hot", (rows,), np.bool_)
         self.labels.reserve(rows)
         self.taints.reserve(rows)
 
@@ -183,6 +186,7 @@ class NodeTable:
             self.names.append(spec.name)
             self.specs.append(spec)
             self.requested[:, row] = 0
+            self.hot[row] = False
             if self.nominated is not None:
                 self.nominated[:, row] = 0
             self.tie[row] = self._tie(spec.name)
@@ -244,7 +248,7 @@ class NodeTable:
             for array in (self.allocatable, self.requested, self.taint_counts, self.nominated):
                 if array is not None:
                     array[:, row] = array[:, last]
-            for array in (self.tie, self.ordinal, self.unschedulable):
+            for array in (self.tie, self.ordinal, self.unschedulable, self.hot):
                 array[row] = array[last]
             self.usage_generation[row] = self.usage_generation[last]
             self.respec_generation[row] = self.respec_generation[last]

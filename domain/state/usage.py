@@ -17,6 +17,7 @@ from itertools import chain
 
 import msgspec
 
+from domain.model.colocation import UseByQuality
 from domain.model.limits import (
     unknown_nodes_measured_max,
     usage_percent_max,
@@ -25,7 +26,7 @@ from domain.model.limits import (
     usage_window_seconds,
 )
 from domain.model.nodes import NodeSpec
-from domain.model.usage import Measured, NodeUsage, SeriesRecord, UsageRecord
+from domain.model.usage import Measured, NodeUsage, QualityRecord, SeriesRecord, UsageRecord
 from domain.model.validation import key_path
 from domain.state.changes import NodeMeasured, Refused, Skipped
 
@@ -33,6 +34,7 @@ USAGE_SHARD = 0
 """The shard whose owner reads and writes what is measured."""
 
 _DAY_MS = 86_400_000
+_NEVER = QualityRecord(at_ms=-1, use=UseByQuality())
 
 
 @dataclass(slots=True, eq=False)
@@ -181,6 +183,8 @@ class UsageWindows:
     ----------
     windows : dict
         Node -> its window. Nodes that are not known yet have one too, up to a bound.
+    qualities : dict
+        Node -> what was measured by quality, for those of which anything was.
     measured : dict
         Node -> resource -> figures, computed again whenever a measurement is folded.
     unknown : set of str
@@ -195,6 +199,7 @@ class UsageWindows:
     def __init__(self, window_seconds: int = usage_window_seconds) -> None:
         self._window_seconds = window_seconds
         self.windows: dict[str, NodeWindow] = {}
+        self.qualities: dict[str, QualityRecord] = {}
         self.measured: dict[str, dict[str, Measured]] = {}
         self.unknown: set[str] = set()
 
@@ -226,11 +231,23 @@ class UsageWindows:
         newer = usage.at_ms > window.at_ms
         window.fold(usage.at_ms, percent, usage.window, seconds * 1000)
         self._keep(usage.node, window, known=spec is not None)
+        if usage.quality is not msgspec.UNSET:
+            self._fold_quality(usage, usage.quality)
         if (
             usage.used or seconds != self._window_seconds
         ):  # else all workers fold it alike, whatever they know of the node
             usage = msgspec.structs.replace(usage, percent=percent, used={}, window_seconds=seconds)
         return NodeMeasured(usage.node, newer, usage)
+
+    def _fold_quality(self, usage: NodeUsage, use: UseByQuality) -> None:
+        """Take what was measured by quality, unless it comes late: the latest measurement counts alone."""
+        known = self.qualities.get(usage.node, _NEVER)
+        if usage.at_ms <= known.at_ms:
+            return
+        known = msgspec.structs.replace(known, at_ms=usage.at_ms, use=use)
+        if usage.pods is not msgspec.UNSET:
+            known = msgspec.structs.replace(known, pods_at_ms=usage.at_ms, pods=usage.pods)
+        self.qualities[usage.node] = known
 
     def _keep(self, node: str, window: NodeWindow, *, known: bool) -> None:
         self.windows[node] = window
@@ -241,22 +258,28 @@ class UsageWindows:
     def forget(self, node: str) -> bool:
         """Drop a node's window; say whether there was one."""
         self.measured.pop(node, None)
+        self.qualities.pop(node, None)
         self.unknown.discard(node)
         return self.windows.pop(node, None) is not None
 
     def restore(self, record: UsageRecord, *, known: bool) -> None:
         """Restore a node's window from the ledger."""
         self._keep(record.node, window_of(record), known=known)
+        if record.quality is not None:
+            self.qualities[record.node] = record.quality
 
     def record(self, node: str) -> UsageRecord:
         """Return a node's window as a value, which may be empty."""
         window = self.windows.get(node)
-        return UsageRecord(node=node, at_ms=0, series={}) if window is None else window.record(node)
+        if window is None:
+            return UsageRecord(node=node, at_ms=0, series={})
+        return msgspec.structs.replace(window.record(node), quality=self.qualities.get(node))
 
     def known(self) -> dict[str, object]:
         """Return what must be equal in equal states."""
         written = {node: window.record(node).series for node, window in sorted(self.windows.items())}
-        return {node: msgspec.to_builtins(series, str_keys=True) for node, series in written.items()}
+        known = {node: msgspec.to_builtins(series, str_keys=True) for node, series in written.items()}
+        return known | {f"{node}/quality": each for node, each in sorted(self.qualities.items())}
 
 
 def _as_percent(usage: NodeUsage, spec: NodeSpec | None) -> dict[str, float] | Refused:

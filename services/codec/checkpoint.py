@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import convert
 
 from domain.model.pods import PodTemplate
+from domain.model.usage import UsageRecord
 from services.ports.inbox import Forwarded, lanes_of
 from services.ports.journal import batches_of
 from services.ports.ledger import (
@@ -34,7 +36,7 @@ ROWS: dict[str, Any] = {
     "forwarded": Forwarded,
     "profiles": ProfileRow,
     "config": ConfigRow,
-    "usage": UsageRow,
+    "usage": list,  # record, sender
 }
 """The fields of ``LedgerState`` that are many rows, with the type of a row."""
 
@@ -85,6 +87,8 @@ def unpack_state(head: str, parts: Iterable[tuple[str, bytes]], seal_secret: byt
     found: dict[str, Any] = {kind: [] for kind in ROWS}
     for kind, packed in parts:
         found[kind] += _DECODERS[kind].decode(zlib.decompress(packed))
+    # Until revision 0044 of the schema there was a third value between the two.
+    found["usage"] = [UsageRow(convert(row[0], UsageRecord), row[-1]) for row in found["usage"]]
     offsets = {(shard, topic, at): offset for shard, topic, at, offset in told.offsets}
     return LedgerState(
         offsets=offsets,

@@ -13,10 +13,11 @@ from operator import itemgetter
 from typing import Any
 
 import msgspec
+from msgspec import to_builtins
 
 from services.codec.feed import FeedEvent, pack_feed
 from services.ports.journal import JournalRow, Lane, pack_order
-from services.ports.ledger import CommitBatch, NodeFact, PendingPod, PlacementOpened, UsageRow
+from services.ports.ledger import CommitBatch, NodeFact, PendingPod, PlacementOpened
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _HASH_BYTES = 8
@@ -57,7 +58,7 @@ def effects_of(batch: CommitBatch) -> dict[str, str]:
         ("dead letters", batch.decisions.dead_letters),
         ("profiles", batch.cluster.profiles),
         ("configuration", batch.cluster.config),
-        ("usage", [_measured(row) for row in batch.cluster.usage]),
+        ("usage", [(to_builtins(row.record, str_keys=True), row.sent_by) for row in batch.cluster.usage]),
     )
     return {kind: _hash(rows) for kind, rows in kinds if rows}
 
@@ -83,11 +84,6 @@ def _spec(fact: NodeFact) -> NodeFact:
 
 def _placed(placed: PlacementOpened) -> tuple[Any, ...]:
     return placed.shard, placed.seq, placed.adopted, placed.life
-
-
-def _measured(row: UsageRow) -> tuple[Any, ...]:
-    """Return a row without its marks: a follower of a measurement has others."""
-    return msgspec.to_builtins(row.record, str_keys=True), row.sent_by
 
 
 def _waiting(pod: PendingPod) -> tuple[Any, ...]:

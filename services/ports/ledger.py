@@ -97,13 +97,9 @@ class ConfigRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageRow(NamedTuple):
-    """A node's measured usage, and the next seq of each shard at the last measurement.
-
-    Pods placed from there on are not in the measurement. ``sent_by`` sent it.
-    """
+    """A node's measured usage; ``sent_by`` sent the latest measurement."""
 
     record: UsageRecord
-    marks: dict[int, int]
     sent_by: str | None = None
 
 

@@ -126,8 +126,6 @@ class BatchBuilder:
                 if change.replaced is not None:
                     self._remember_gone(change.name, *change.replaced, shard)
             case NodeMeasured():
-                if change.newer:
-                    self._ledger_view.mark(change.name)
                 self.cluster.measured[change.name] = self.sent_by
             case PodResolved():
                 self._resolve(change)
@@ -307,7 +305,7 @@ class BatchBuilder:
                 log_time_ms=self.now_ms,
                 due_ms=due_ms,
             ),
-            cluster=self.cluster.rows(self._scheduler.state, self._ledger_view),
+            cluster=self.cluster.rows(self._scheduler.state),
             pods=self.pods.rows(self._scheduler, self.decider.templates, sent),
             decisions=self.decider.rows(self._unverified_count),
             journal=BatchJournal(call=self.call),

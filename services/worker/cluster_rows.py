@@ -16,7 +16,6 @@ from services.worker.ledger_rows import (
     profile_row,
     usage_rows,
 )
-from services.worker.ledger_view import LedgerView
 
 
 class ClusterRows:
@@ -56,13 +55,13 @@ class ClusterRows:
         for name, needed_count in gangs.items():
             self._gangs[name] = max(needed_count, self._gangs.get(name, 0))
 
-    def rows(self, state: ClusterState, ledger_view: LedgerView) -> BatchCluster:
+    def rows(self, state: ClusterState) -> BatchCluster:
         """Return the rows, but for the guards."""
         return BatchCluster(
             facts=node_facts(state, self.specs),
             claims=node_claims(state, self.strict),
             gangs=gangs_placed(self._gangs, self._members, state),
-            usage=usage_rows(self.measured, state, ledger_view),
+            usage=usage_rows(self.measured, state),
             profiles=self._profiles,
             config=self._config,
         )

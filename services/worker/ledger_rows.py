@@ -134,18 +134,12 @@ def placement_opened(pod: PodSpec, decision: Decision, *, adopted: bool) -> Plac
     )
 
 
-def usage_rows(measured: Mapping[str, str], state: ClusterState, ledger_view: LedgerView) -> list[UsageRow]:
+def usage_rows(measured: Mapping[str, str], state: ClusterState) -> list[UsageRow]:
     """Return the usage rows of the measured nodes. A node that is gone gets a row without series.
 
     ``measured`` says of each node who sent its latest measurement.
     """
-    rows = []
-    for node in sorted(measured):
-        record = state.usage.record(node)
-        if not record.series:  # and no mark: a worker that follows measurements has another one
-            ledger_view.marks.pop(node, None)
-        rows.append(UsageRow(record, ledger_view.marks.get(node, {}), measured[node]))
-    return rows
+    return [UsageRow(state.usage.record(node), measured[node]) for node in sorted(measured)]
 
 
 def profile_row(revision: ProfileRevision, at_ms: int, sent_by: str) -> ProfileRow:

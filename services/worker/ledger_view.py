@@ -17,8 +17,6 @@ class LedgerView:
     ----------
     waits : dict
         Key of a pod that waits -> log time at which it began to, and who sent the event by which it does.
-    marks : dict
-        Node -> the next seq of every shard when it was last measured.
     untried : set
         Keys of waiting pods of which the ledger says that they had no attempt yet.
     reasons_known : dict
@@ -34,11 +32,9 @@ class LedgerView:
         self.seq: dict[int, int] = {}
         self.dead_seq: dict[int, int] = {}
         self.waits: dict[str, tuple[int, str | None]] = {}
-        self.marks: dict[str, dict[int, int]] = {}
         self.untried: set[str] = set()
         self.reasons_known: dict[bytes, dict[int, dict[str, int]]] = {}
         self.refused_count = self.follow_us = 0
-        self._marks_now: dict[int, int] = {}
         self._templates_known: set[bytes] = set()
         self._fragments: dict[bytes, bytes] = {}
 
@@ -66,12 +62,6 @@ class LedgerView:
     def end_wait(self, key: str) -> None:
         """Forget of a pod that it waited, if it did."""
         self.waits.pop(key, None)
-
-    def mark(self, node: str) -> None:
-        """Record that a node is measured now. Measurements of one moment share one dict."""
-        if self._marks_now != self.seq:
-            self._marks_now = dict(self.seq)
-        self.marks[node] = self._marks_now
 
     def know(self, signatures: Iterable[bytes]) -> None:
         """Record that the ledger has these templates."""

@@ -102,22 +102,14 @@ def restore_gone(gone: list[PodTombstone], tombstones: Tombstones, step_ms: int)
 
 
 def _restore_placed(base: LedgerBase, scheduler: Scheduler, ledger_view: LedgerView) -> None:
-    """Restore placed pods and measurements as they were folded: a measurement after the pods it knows."""
-    marks = ledger_view.marks = {record.node: marks for record, marks, _ in base.usage}
-    later = []
+    """Restore placed pods, then measurements: when each was placed says which of them they cover."""
     ledger_view.seq |= base.seq_next
     rows = base.placements
     rows.reverse()
     while rows:  # each row makes room for what is made of it: a million of both need not fit memory
-        placed = rows.pop()
-        if placed.node in marks and placed.seq >= marks[placed.node].get(placed.shard, 0):
-            later.append(placed)
-        else:
-            _restore_placement(scheduler, placed, base.templates, ledger_view)
-    for record, *_ in base.usage:
+        _restore_placement(scheduler, rows.pop(), base.templates, ledger_view)
+    for record, _ in base.usage:
         scheduler.state.restore_usage(record)
-    for placed in later:
-        _restore_placement(scheduler, placed, base.templates, ledger_view)
 
 
 def _restore_placement(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from domain.model.colocation import Amounts, Heat, PodCounters, UseByQuality
 from domain.model.decisions import Attempt, Candidate, Decision, Outcome
 from domain.model.nodes import NodeSpec, Taint
 from domain.model.pods import DEFAULT_PROFILE, PodTemplate
-from domain.model.usage import Measured, SeriesRecord, UsageRecord
+from domain.model.usage import Measured, QualityRecord, SeriesRecord, UsageRecord
 from services.codec.encode import encode_decision
 from services.ports.ledger import (
     AttemptRows,
@@ -150,7 +151,17 @@ def dead_letter(lease: Lease, seq: int, **more: Any) -> DeadLetter:
     )
 
 
-def usage(node: str, marks: dict[int, int] | None = None, **more: Any) -> UsageRow:
+LENT = QualityRecord(
+    at_ms=AT_MS,
+    use=UseByQuality(high=Amounts(2**40, 2**60), system=Amounts(1, 2)),
+    pods_at_ms=AT_MS - 1,
+    pods={"u": PodCounters(0.1 + 0.2, 1e300)},
+    heat=Heat(is_hot=True, good_count=2),
+)
+"""What was measured by quality."""
+
+
+def usage(node: str, **more: Any) -> UsageRow:
     """Return what was measured on a node."""
     series = {
         "cpu": SeriesRecord(
@@ -159,7 +170,7 @@ def usage(node: str, marks: dict[int, int] | None = None, **more: Any) -> UsageR
         "x.io/odd": SeriesRecord(given=Measured(avg=1 / 3, std=0.0), given_ago_ms=7),
     }
     record = UsageRecord(**{"node": node, "at_ms": AT_MS, "series": series, **more})
-    return UsageRow(record, {0: 1, 1: 2**62} if marks is None else marks, "key:agent")
+    return UsageRow(record, "key:agent")
 
 
 def profile(name: str, revision: int, **more: Any) -> ProfileRow:
@@ -251,7 +262,7 @@ def everything(lease: Lease) -> CommitBatch:
             )
         ],
         dead_letters=[dead_letter(lease, 1)],
-        usage=[usage("n1"), usage("unknown", at_ms=AT_MS + 1, marks={})],
+        usage=[usage("n1"), usage("unknown", at_ms=AT_MS + 1, quality=LENT)],
         profiles=[profile("batch", 1, resource_version=7, sent_by="key:ops"), profile("gone", 4, spec=None)],
         config=[
             config("gone", object=None, resource_version=3),

@@ -24,6 +24,7 @@ from services.ports.positions import LogFault, Position, Unmentioned
 from tests.batches import batch_of, changed
 from tests.contract.batches import (
     AT_MS,
+    LENT,
     SIGNATURE,
     advance,
     bind,
@@ -297,15 +298,15 @@ async def test_a_revision_cannot_be_written_twice_at_once(backend: Backend, ledg
 
 async def test_usage_is_replaced_node_by_node_and_forgotten_where_nothing_is_left(ledger: Ledger) -> None:
     lease, _ = await start(ledger, SHARDS)
-    gone = usage("b", series={}, marks={})
+    gone = usage("b", series={})
     batches = [
         [usage("b"), usage("a"), usage("B")],
-        [usage("a", at_ms=AT_MS + 5, marks={0: 9}), gone, usage("never", series={})],
+        [usage("a", at_ms=AT_MS + 5, quality=LENT), gone, usage("never", series={})],
         [],
     ]
     for at, rows in enumerate(batches):
         assert await ledger.commit(bind(lease, [at + 1], at, usage=rows)) == COMMITTED
-    known = [usage("B"), usage("a", at_ms=AT_MS + 5, marks={0: 9})]
+    known = [usage("B"), usage("a", at_ms=AT_MS + 5, quality=LENT)]
     assert (await loaded(ledger, [lease])).usage == known
 
 

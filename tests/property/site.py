@@ -231,7 +231,7 @@ def kept(planner: Planner) -> dict[str, Any]:
         "versions": {name: node.version for name, node in state.nodes.items() if node.spec is not None},
         "queue": waiting,
         "shards": {key: pod.shard for key, pod in state.pods.items()},
-        "book": (planner.ledger_view.waits, planner.ledger_view.marks),
+        "book": planner.ledger_view.waits,
         "profiles": {name: plan.profile for name, plan in planner.scheduler.profiles.plans.items()},
     }
 

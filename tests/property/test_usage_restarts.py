@@ -52,7 +52,7 @@ class Producer:
         return start + [self._any() for _ in range(RECORDS_COUNT)]
 
     def _any(self) -> Record:
-        self.at_ms += self.random.choice((0, 1, 20_000, HOUR_MS))
+        self.at_ms += self.random.choice((0, 1, 20_000, 50_000, HOUR_MS))
         draw = self.random.random()
         if draw < 0.1:
             return self._node(f"n{self.random.randrange(4)}", self.random.choice(("MODIFIED", "DELETED")))

@@ -7,10 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import services.worker
-from domain.state.cluster import ClusterState
 from services.codec.partition import partition_for
-from services.worker.ledger_rows import usage_rows
-from services.worker.ledger_view import LedgerView
 from tests.builders import node_manifest, pod_manifest
 from tests.property.site import SHARDS, Site
 
@@ -63,11 +60,3 @@ def test_the_book_knows_pods_for_as_long_as_they_exist() -> None:
     for name in "ab":
         site.tell("DELETED", pod_manifest(name, resource_version=2))
     assert book.waits == {}
-
-
-def test_a_node_that_is_gone_has_a_row_without_marks() -> None:
-    """They are of what somebody followed, and whoever starts from a checkpoint has others."""
-    book = LedgerView()
-    book.marks["gone"] = {0: 5}
-    (row,) = usage_rows({"gone": "somebody"}, ClusterState(seed=7), book)
-    assert (row.record.series, row.marks, book.marks) == ({}, {}, {})

@@ -10,6 +10,7 @@ import pytest
 
 from domain.manifests.objects import node_from_manifest, pod_from_manifest
 from domain.manifests.usage import WireNodeUsage, usage_from_wire
+from domain.model.colocation import DEFAULT_POLICY
 from domain.model.errors import FieldError
 from domain.model.events import NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
 from domain.model.limits import usage_resources_max
@@ -17,10 +18,11 @@ from domain.model.usage import Measured, NodeUsage
 from domain.plugins.view import NodeView
 from domain.state.changes import Change, NodeMeasured, Refused, Skipped
 from domain.state.cluster import ClusterState
-from domain.state.resources import RECENT
-from domain.state.steps import Assumed
+from domain.state.resources import RECENT_FIXED, RECENT_SILENT
+from domain.state.steps import Assumed, Written
 from tests.builders import Json, node_manifest, pod_manifest
 
+CLAIMS = slice(RECENT_FIXED, RECENT_SILENT + 1)
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
 
@@ -46,7 +48,7 @@ def add_pod(state: ClusterState, name: str, node: str | None = None, **fields: A
 
 
 def recent(state: ClusterState, node: str = "n") -> list[int]:
-    found: list[int] = state.table.requested[RECENT, state.table.rows[node]].tolist()
+    found: list[int] = state.table.requested[CLAIMS, state.table.rows[node]].tolist()
     return found
 
 
@@ -187,34 +189,65 @@ def test_unknown_nodes_and_resources_are_bounded(monkeypatch: pytest.MonkeyPatch
 # -------------------------------------------------------------------------------------------- recent claims
 
 
-def test_a_measurement_knows_the_pods_that_run() -> None:
+SETTLE_MS = DEFAULT_POLICY.view.settle_seconds * 1_000
+
+
+def note_placed(state: ClusterState, **placed_ms: int) -> None:
+    state.apply(Written({f"default/{name}": at_ms for name, at_ms in placed_ms.items()}))
+
+
+def test_a_measurement_covers_the_pods_that_settled() -> None:
     state = state_of(node_manifest("n"))
     add_pod(state, "old", "n", cpu="100m")
+    note_placed(state, old=1_000)
     assert recent(state) == [0, 100, 0]
-    measure(state, 10, percent={"cpu": 1.0})
+    measure(state, 1_000 + SETTLE_MS - 1, percent={"cpu": 1.0})
+    assert recent(state) == [0, 100, 0], "it may just have started"
+    measure(state, 1_000 + SETTLE_MS, percent={"cpu": 1.0})
     assert recent(state) == [0, 0, 0]
     add_pod(state, "new", "n", cpu="200m")
     add_pod(state, "assumed", cpu="30m")
     state.apply(Assumed(["default/assumed"], np.array([0])))
-    assert recent(state) == [0, 230, 0]
-    measure(state, 9, percent={"cpu": 1.0})
-    measure(state, 10, percent={"cpu": 2.0})
-    assert recent(state) == [0, 230, 0], "neither a late nor a repeated measurement knows more"
+    note_placed(state, new=70_000, assumed=80_000)
+    measure(state, 70_000 + SETTLE_MS, percent={"cpu": 1.0})
+    assert recent(state) == [0, 30, 0]
+    measure(state, 70_000, percent={"cpu": 1.0})
+    assert recent(state) == [0, 30, 0], "a late measurement covers no more, and no less"
     for name in ("old", "new"):
         state.apply(PodDeleted("default", name))
-    assert recent(state) == [0, 30, 0], "only what was placed since is taken back"
+    assert recent(state) == [0, 30, 0], "what was covered is not taken back"
     assert state.requested_of("n") == {"cpu": 30, "pods": 1}
-    measure(state, 11, percent={"cpu": 1.0})
+    measure(state, 80_000 + SETTLE_MS, percent={"cpu": 1.0})
     assert recent(state) == [0, 0, 0]
+
+
+def test_when_a_pod_was_placed_may_be_known_after_the_measurement() -> None:
+    state = state_of(node_manifest("n"))
+    add_pod(state, "p", "n", cpu="100m")
+    measure(state, SETTLE_MS + 5, percent={"cpu": 1.0})
+    assert recent(state) == [0, 100, 0]
+    note_placed(state, p=5)
+    assert recent(state) == [0, 0, 0]
+
+
+def test_a_pod_that_is_placed_again_is_recent_again() -> None:
+    state = state_of(node_manifest("n"))
+    add_pod(state, "p", "n", cpu="100m")
+    note_placed(state, p=5)
+    measure(state, SETTLE_MS + 5, percent={"cpu": 1.0})
+    add_pod(state, "p", "n", cpu="300m")
+    assert recent(state) == [0, 300, 0], "it was resized, which is a placement of its own"
 
 
 def test_pods_of_a_node_that_was_measured_before_it_was_known() -> None:
     state = ClusterState(seed=1)
     add_pod(state, "before", "n", cpu="1m")
-    measure(state, 1, percent={"cpu": 1.0})
-    measure(state, 1, node="m", percent={"cpu": 1.0})
+    note_placed(state, before=1)
+    measure(state, 1 + SETTLE_MS, percent={"cpu": 1.0})
+    measure(state, 1 + SETTLE_MS, node="m", percent={"cpu": 1.0})
     add_pod(state, "after", "n", cpu="2m")
     add_pod(state, "other", "m", cpu="4m")
+    note_placed(state, after=2, other=2)
     for node in ("n", "m"):
         state.apply(NodeUpserted(node_from_manifest(node_manifest(node), strict=True)))
     assert (recent(state), recent(state, "m")) == ([0, 2, 0], [0, 4, 0])

@@ -11,7 +11,7 @@ from domain.model.errors import Fenced, RefoldNeeded
 from domain.model.limits import tombstones_max
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodLife, PodTemplate
-from domain.model.usage import SeriesRecord, UsageRecord
+from domain.model.usage import QualityRecord, SeriesRecord, UsageRecord
 from domain.state.nominations import Victim
 from domain.state.remembering import fair_share
 from services.adapters.postgres import inbox, rows, sql, sql_guards
@@ -38,7 +38,7 @@ _decode_spec = msgspec.json.Decoder(NodeSpec).decode
 _decode_template = msgspec.json.Decoder(PodTemplate).decode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_series = msgspec.json.Decoder(dict[str, SeriesRecord]).decode
-_decode_marks = msgspec.json.Decoder(dict[int, int]).decode
+_decode_quality = msgspec.json.Decoder(QualityRecord).decode
 _decode_victims = msgspec.json.Decoder(tuple[Victim, ...]).decode
 _decode_life = msgspec.json.Decoder(PodLife).decode
 _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
@@ -160,11 +160,15 @@ def _base_rows(connection: Connection) -> dict[str, AsyncIterator[Any]]:
         ),
         "usage": (
             UsageRow(
-                UsageRecord(node=node, at_ms=at_ms, series=_decode_series(series)),
-                _decode_marks(marks),
+                UsageRecord(
+                    node=node,
+                    at_ms=at_ms,
+                    series=_decode_series(series),
+                    quality=None if quality is None else _decode_quality(quality),
+                ),
                 sent_by,
             )
-            async for node, at_ms, series, marks, sent_by in _stream(connection, sql.LOAD_USAGE)
+            async for node, at_ms, series, quality, sent_by in _stream(connection, sql.LOAD_USAGE)
         ),
         "tombstones": _tombstones(connection, None),
     }

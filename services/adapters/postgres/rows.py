@@ -244,4 +244,5 @@ def config_columns(c: ConfigRow) -> tuple[Any, ...]:
 
 def usage_columns(u: UsageRow) -> tuple[Any, ...]:
     """Return the columns of UPSERT_USAGE."""
-    return (u.record.node, u.record.at_ms, json_text(u.record.series), json_text(u.marks), u.sent_by)
+    quality = None if u.record.quality is None else json_text(u.record.quality)
+    return (u.record.node, u.record.at_ms, json_text(u.record.series), quality, u.sent_by)

@@ -185,12 +185,12 @@ WHERE (c.kind, c.namespace, c.name) = (w.kind, w.namespace, w.name)
 """
 
 UPSERT_USAGE = """
-INSERT INTO node_usage (node, at_ms, series, marks, sent_by)
-SELECT w.node, w.at_ms, w.series::json, w.marks::json, w.sent_by
+INSERT INTO node_usage (node, at_ms, series, quality, sent_by)
+SELECT w.node, w.at_ms, w.series::json, w.quality::json, w.sent_by
 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[])
-    AS w (node, at_ms, series, marks, sent_by)
+    AS w (node, at_ms, series, quality, sent_by)
 ON CONFLICT (node) DO UPDATE SET
-    at_ms = excluded.at_ms, series = excluded.series, marks = excluded.marks, sent_by = excluded.sent_by
+    at_ms = excluded.at_ms, series = excluded.series, quality = excluded.quality, sent_by = excluded.sent_by
 """
 # Another worker may write some of them at this moment: all lock them in one order.
 REMOVE_USAGE = """
@@ -353,7 +353,7 @@ LOAD_CONFIG = """
 SELECT kind, namespace, name, object, resource_version, at_ms, sent_by
 FROM config_objects ORDER BY kind COLLATE "C", namespace COLLATE "C", name COLLATE "C"
 """
-LOAD_USAGE = 'SELECT node, at_ms, series, marks, sent_by FROM node_usage ORDER BY node COLLATE "C"'
+LOAD_USAGE = 'SELECT node, at_ms, series, quality, sent_by FROM node_usage ORDER BY node COLLATE "C"'
 COUNT_TOMBSTONES = (
     "SELECT count(*) FROM pod_tombstones WHERE $1::int[] IS NULL OR shard = ANY($1) GROUP BY namespace"
 )

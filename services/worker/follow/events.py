@@ -31,6 +31,7 @@ from domain.state.steps import (
     PodsLeft,
     VersionsFollowed,
 )
+from domain.state.usage import USAGE_SHARD
 from services.codec.feed import FeedEvent, unpack_event
 from services.ports.journal import Feed, Followed, NominationFed
 from services.worker.batch import BatchBuilder
@@ -66,9 +67,8 @@ def without_measured(events: list[tuple[int, FeedEvent]], node: str) -> list[tup
 def take_followed(change: Change, builder: BatchBuilder, ledger_view: LedgerView) -> None:
     """Take what following another worker changed: what that wrote is in the ledger; own pods are not."""
     match change:
-        case NodeMeasured() if 0 not in ledger_view.epochs:  # measurements are of shard 0
-            if change.newer:
-                ledger_view.mark(change.name)
+        case NodeMeasured() if USAGE_SHARD not in ledger_view.epochs:
+            pass
         case ProfileChanged() | ConfigChanged():
             pass
         case FollowRefused():

@@ -1,0 +1,137 @@
+"""What each node lends to pods of weaker promises: the columns of room, by what was measured by quality.
+
+Room follows from the latest measurement, the policy and the spec of the node, and from nothing else, so it is
+the same in every worker and after a restart. It is written when a cycle begins: a measurement that is too old
+by then lends nothing. What pods that came since may use is counted on the requested side, as for all columns.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Mapping
+
+from domain.colocation.view import NO_REQUESTS, Requests, available, room_without_recent
+from domain.model.colocation import QUALITY_OF, Amounts, LendingForm, Quality, UseByQuality, ViewRule
+from domain.model.nodes import NodeSpec
+from domain.model.resources import CPU, MEMORY
+from domain.model.timestamps import NEVER_MS
+from domain.model.usage import QualityRecord
+from domain.state.nodes import NodeEntry
+from domain.state.policies import Policies
+from domain.state.resources import ROOM
+from domain.state.table import NodeTable
+
+_NOTHING = (0, 0, 0, 0)
+
+
+class Lending:
+    """Writes what nodes lend.
+
+    Parameters
+    ----------
+    measured : mapping
+        Node -> what was measured by quality, nodes that are not known among them.
+    """
+
+    def __init__(
+        self,
+        table: NodeTable,
+        nodes: Mapping[str, NodeEntry],
+        measured: Mapping[str, QualityRecord],
+        policies: Policies,
+    ) -> None:
+        self._table, self._nodes, self._measured, self._policies = table, nodes, measured, policies
+        self._stale: set[str] = set()  # nodes that were measured, or are measured no more
+        self._ends: list[tuple[int, str]] = []  # a heap: when a measurement is too old, and of which node
+        self._generation = 0
+        self._policies_version = policies.version
+
+    def measure(self, node: str) -> None:
+        """Take note that a node was measured by quality, or that what was measured is gone."""
+        self._stale.add(node)
+
+    @property
+    def due_ms(self) -> int:
+        """The log time at which a measurement becomes too old; ``NEVER_MS`` if there is none."""
+        while self._ends and self._ends[0][0] != self._end_ms(self._ends[0][1]):
+            heapq.heappop(self._ends)
+        return self._ends[0][0] if self._ends else NEVER_MS
+
+    def renew(self, now_ms: int) -> list[int]:
+        """Write the room of all nodes for which it may have changed; return the rows that gained some.
+
+        Cost: O(nodes that were measured, or whose spec changed, since the last call); O(nodes) where a policy
+        changed.
+        """
+        table, stale = self._table, self._stale
+        if not self._measured and not stale:
+            self._generation = table.last_generation
+            return []
+        if self._policies_version != self._policies.version:
+            self._policies_version = self._policies.version
+            stale.update(self._measured)
+        for row in table.changed_since(self._generation).tolist():
+            if row < table.count and self._is_concerned(row):
+                stale.add(table.names[row])
+        while self.due_ms <= now_ms:
+            stale.add(heapq.heappop(self._ends)[1])
+        gained = []
+        for name in sorted(stale):
+            row = table.rows.get(name)
+            if row is not None and self._write(name, row, now_ms):
+                gained.append(row)
+        stale.clear()
+        self._generation = table.last_generation
+        return gained
+
+    def _is_concerned(self, row: int) -> bool:
+        if self._table.names[row] not in self._measured:
+            return False
+        return self._table.respec_generation[row] > self._generation or self._policies.reads_requests
+
+    def _end_ms(self, node: str) -> int:
+        record, entry = self._measured.get(node), self._nodes.get(node)
+        if record is None or entry is None or entry.spec is None:
+            return NEVER_MS
+        return record.at_ms + self._rule(entry.spec).age_seconds_max * 1_000 + 1
+
+    def _rule(self, spec: NodeSpec) -> ViewRule:
+        return self._policies.of(spec.labels).policy.view
+
+    def _write(self, node: str, row: int, now_ms: int) -> bool:
+        """Write the room of a node; say whether it has more of anything, or calmed down."""
+        table, record = self._table, self._measured.get(node)
+        end_ms = self._end_ms(node)
+        if end_ms != NEVER_MS:
+            heapq.heappush(self._ends, (end_ms, node))
+        is_hot = record is not None and record.heat.is_hot
+        room = _NOTHING if record is None or is_hot or now_ms >= end_ms else self._room(node, record.use)
+        if is_hot != table.hot[row]:
+            table.hot[row] = is_hot
+            table.touch_spec(row)  # static filters look at it, and nothing else changes as rarely
+        before = table.allocatable[ROOM, row].copy()
+        if (before == room).all():
+            return False
+        table.allocatable[ROOM, row] = room
+        table.touch(row)
+        return bool((table.allocatable[ROOM, row] > before).any())
+
+    def _room(self, node: str, use: UseByQuality) -> tuple[int, int, int, int]:
+        entry = self._nodes[node]
+        assert entry.spec is not None
+        rule, offered = self._rule(entry.spec), entry.spec.capacity or entry.spec.allocatable
+        capacity = Amounts(offered.get(CPU, 0), offered.get(MEMORY, 0))
+        reads_requests = {rule.mid_form, rule.low_form} != {LendingForm.USAGE}
+        requests = requests_of(entry) if reads_requests else NO_REQUESTS
+        room = room_without_recent(available(rule, capacity, use, requests), use)
+        return (*room.mid, *room.low)
+
+
+def requests_of(entry: NodeEntry) -> Requests:
+    """Return what the high and the mid pods on a node request in sum. Cost: O(pods on it)."""
+    sums = {quality: Counter[str]() for quality in Quality}
+    for pod in entry.pods.values():
+        sums[QUALITY_OF[pod.spec.template.qos_class]].update(pod.spec.template.requests)
+    high, mid = (Amounts(sums[q][CPU], sums[q][MEMORY]) for q in (Quality.HIGH, Quality.MID))
+    return Requests(high, mid)
