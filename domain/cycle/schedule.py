@@ -119,7 +119,6 @@ class Scheduler:
         self._reservation_ms = reservation_seconds * 1_000
         self._reserving = Reserving(self.state, self._reservation_ms)
         self._columns_revision = 0
-        self._passed_ms = 0
         self._grown: set[str] = set()  # clusters that may now have more masters on one node
         self.work = 0  # of the last cycle, as it was estimated (``turns.py``)
 
@@ -268,8 +267,7 @@ class Scheduler:
         if not self.state.index.is_settled:
             self._follow(self.state.apply(Reclassify()))
         ended = self._expire(passed_ms)
-        self._passed_ms = passed_ms
-        self.sync()
+        self.sync(passed_ms)
         self.queue.pass_to(passed_ms)
         for key in self._excluded.pass_to(passed_ms, now_ms):
             self.queue.readmit(key)
@@ -358,9 +356,9 @@ class Scheduler:
             reserved=self._reserving.nomination,
         )
 
-    def sync(self) -> None:
-        """Bring what nodes lend, and the snapshot, up to date with the state and with log time."""
-        self.state.apply(Lent(self._passed_ms))
+    def sync(self, now_ms: int = 0) -> None:
+        """Bring what nodes lend (``Lent``) and the snapshot up to date with the state."""
+        self.state.apply(Lent(now_ms))
         if self._homes.sync():
             self._slots.forget()
         if self._columns_revision != self.state.resources.revision:

@@ -28,7 +28,7 @@ from domain.plugins.view import NodeView
 from domain.queue.groups import WaitingGroup
 from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
-from domain.state.steps import Reclassify
+from domain.state.steps import Lent, Reclassify
 
 
 class Eviction(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,6 +216,7 @@ def compiled_alone(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: N
     """
     if not state.index.is_settled:
         state.apply(Reclassify())
+    state.apply(Lent())
     entry, journal = state.pods.get(pod.key), state.index.journal
     snapshot = Snapshot(state.table)
     snapshot.sync()

@@ -44,7 +44,7 @@ class Lending:
         self._table, self._nodes, self._measured, self._policies = table, nodes, measured, policies
         self._stale: set[str] = set()  # nodes that were measured, or are measured no more
         self._ends: list[tuple[int, str]] = []  # a heap: when a measurement is too old, and of which node
-        self._generation = 0
+        self._generation = self._now_ms = 0
         self._policies_version = policies.version
 
     def measure(self, node: str) -> None:
@@ -64,6 +64,7 @@ class Lending:
         Cost: O(nodes that were measured, or whose spec changed, since the last call); O(nodes) where a policy
         changed.
         """
+        self._now_ms = now_ms = max(self._now_ms, now_ms)
         table, stale = self._table, self._stale
         if not self._measured and not stale:
             self._generation = table.last_generation

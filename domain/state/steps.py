@@ -88,9 +88,12 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 class Lent(msgspec.Struct, frozen=True):
-    """Log time has come to ``now_ms`` for what nodes lend: what was measured too long ago lends nothing."""
+    """What nodes lend is brought up to date, for which log time has come to ``now_ms``, 0: to no later one.
 
-    now_ms: int
+    What was measured too long ago lends nothing.
+    """
+
+    now_ms: int = 0
 
 
 class Owned(msgspec.Struct, frozen=True):

@@ -31,6 +31,10 @@ from services.codec.envelope import BIND_FAILED
 from services.ports.log import Record
 
 
+MEASURED_MS = 86_400_000
+"""The moment of all measurements in a plan, long after the pods that run were placed."""
+
+
 class Given(NamedTuple):
     """One object of the input.
 
@@ -80,7 +84,7 @@ def event_of(given: Given, *, lenient: bool) -> Event | ProfileEvent | None:
             return event
         case "NodeUsage":
             usage = convert_manifest(manifest, WireNodeUsage, path)
-            return None if gone else NodeUsed(usage_from_wire(usage, 0, path))
+            return None if gone else NodeUsed(usage_from_wire(usage, MEASURED_MS, path))
         case kind if kind == PROFILE_KIND:
             return _profile(manifest, path, gone=gone)
         case _:

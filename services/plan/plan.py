@@ -38,11 +38,10 @@ from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.changes import Refused
 from domain.state.cluster import ClusterState
-from domain.state.steps import Assumed
+from domain.state.steps import Assumed, Written
 from services.plan.notices import Notices
-from services.plan.objects import Given, event_of
+from services.plan.objects import MEASURED_MS, Given, event_of
 
-_DAY_MS = 86_400_000
 
 
 class Planned(NamedTuple):
@@ -62,7 +61,7 @@ class _Given(NamedTuple):
     given: Given
 
 
-_Step = Event | ProfileEvent | UsageRecord | Sequence[Placement | Failure]
+_Step = Event | ProfileEvent | UsageRecord | Written | Sequence[Placement | Failure]
 
 
 class Plan:
@@ -154,7 +153,7 @@ class Plan:
                 )
                 for name, each in figures.items()
             }
-            self._usage.append(UsageRecord(node=node, at_ms=_DAY_MS, series=series))
+            self._usage.append(UsageRecord(node=node, at_ms=MEASURED_MS, series=series))
 
     def place(self) -> list[Planned]:
         """Place all waiting pods at once, by (priority, arrival); return each in the order of decision.
@@ -313,7 +312,11 @@ class Plan:
             scheduler.profiles.restore(ProfileRevision(name=name, revision=revision, profile=self._profile))
 
     def _settle(self) -> None:
-        """Place waiting pods until none is worth an attempt; usage knows the pods placed before it."""
+        """Place waiting pods until none is worth an attempt; usage covers the pods placed before it."""
+        if self._usage:
+            settled = Written({key: 1 for key, entry in self.state.pods.items() if entry.node})
+            self._apply(self._scheduler, settled)
+            self._steps.append(settled)
         for each in self._usage:
             if isinstance(each, UsageRecord):
                 self._apply(self._scheduler, each)

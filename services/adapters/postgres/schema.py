@@ -306,7 +306,7 @@ node_usage = sa.Table(
     sa.Column("node", sa.Text, primary_key=True),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.Column("series", sa.JSON, nullable=False),
-    sa.Column("marks", sa.JSON, nullable=False, server_default="{}"),
+    sa.Column("marks", sa.JSON),
     sa.Column("sent_by", sa.Text),
     sa.Column("quality", sa.JSON),
     postgresql_with={"fillfactor": "60"},
