@@ -10,14 +10,26 @@ from typing import Any
 
 import pytest
 
+from domain.colocation.eviction import (
+    LowCpu,
+    all_low_leave,
+    below_one_core_since,
+    node_release_milli,
+    starved_release_milli,
+)
+from domain.colocation.pricing import Part, Parts, price_micro, split
 from domain.colocation.suppression import boxes_of, next_quota_us
 from domain.colocation.view import Requests, available, reclaimable_amount
 from domain.manifests.objects import pod_from_manifest
 from domain.model.colocation import (
     QUALITY_OF,
     Amounts,
+    EvictionRule,
     LendingForm,
+    PodCounters,
     Portion,
+    Prices,
+    Quality,
     SuppressionRule,
     UseByQuality,
     ViewRule,
@@ -144,3 +156,67 @@ def test_steps_of_the_quota(case: dict[str, Any]) -> None:
         rule, milli(case["node_cpus"]), milli(case["target_cpus"]), case["quota_before_us"]
     )
     assert quota_us == case["expect"]["quota_us"]
+
+
+@pytest.mark.parametrize("case", cases("quality-boxes"))
+def test_all_low_pods_leave_a_box_below_one_core(case: dict[str, Any]) -> None:
+    rule, box_milli = EvictionRule(), milli(case["expect"]["low_box"])
+    since_ms = below_one_core_since(box_milli, None, now_ms=5_000)
+    since_ms = below_one_core_since(box_milli, since_ms, now_ms=15_000)
+    assert all_low_leave(rule, since_ms, now_ms=15_000) is case["expect"]["evict_all_low"]
+    assert not all_low_leave(rule, since_ms, now_ms=14_999)
+
+
+def low_cpu(amounts: dict[str, int] | None) -> LowCpu | None:
+    if amounts is None:
+        return None
+    return LowCpu(amounts["limit_m"], amounts["used_m"], amounts["requested_m"])
+
+
+@pytest.mark.parametrize("case", cases("be-satisfaction-evict"))
+def test_what_starved_pods_release(case: dict[str, Any]) -> None:
+    rule = EvictionRule(
+        lower_percent=case["lower_percent"],
+        upper_percent=case["upper_percent"],
+        busy_percent=case["busy_percent"],
+    )
+    release_milli = starved_release_milli(rule, low_cpu(case["average"]), low_cpu(case["now"]))
+    assert release_milli == case["expect"]["release_m"]
+
+
+@pytest.mark.parametrize("case", cases("node-evict"))
+def test_what_a_busy_node_releases(case: dict[str, Any]) -> None:
+    rule = EvictionRule(node_percent=case["evict_percent"], node_lower_percent=case["lower_percent"])
+    release_milli = node_release_milli(rule, case["capacity_m"], case["used_m"])
+    assert release_milli == case["expect"]["release_m"]
+
+
+@pytest.mark.parametrize("case", cases("pricing"))
+def test_the_price_of_use(case: dict[str, Any]) -> None:
+    """A pod on a lending node has used the parts request and burst in one hour; other pods the others."""
+    hours: dict[str, float] = {}
+    for part, amount in case["usage_core_hours"]:
+        hours[part] = hours.get(part, 0.0) + amount
+    within, beyond = hours.pop("request", 0.0), hours.pop("burst", 0.0)
+    pods = [
+        split_of(Quality.MID, True, cpu(within), within + beyond),
+        split_of(Quality.LOW, True, Amounts(), hours.pop("best-effort", 0.0)),
+        split_of(Quality.HIGH, False, cpu(1), hours.pop("plain", 0.0)),
+    ]
+    assert hours == {}
+    prices = Prices()
+    micro = sum(price_micro(prices, part, parts.of(part)) for parts in pods for part in Part)
+    assert micro == int(case["expect"]["bill"] * 1e6 + 0.5)
+
+
+def split_of(quality: Quality, is_lending: bool, requests: Amounts, core_hours: float) -> Parts:
+    later = PodCounters(cpu_seconds=core_hours * 3600, memory_byte_seconds=0.0)
+    return split(quality, is_lending, requests, PodCounters(0.0, 0.0), later, seconds=3600)
+
+
+def test_all_groups_of_the_file_are_run() -> None:
+    assert set(GROUPS) == {
+        "quality-class", "quality-view", "batch-allocatable", "mid-allocatable", "quality-boxes",
+        "be-suppress", "be-quota-step", "be-satisfaction-evict", "node-evict", "pricing",
+    }  # fmt: skip
+    assert sum(len(group) for group in GROUPS.values()) >= 50
