@@ -71,9 +71,9 @@ def relief(
 ) -> tuple[Movable, ...]:
     """Return the fewest pods whose estimates bring a hot node below ``target_percent``, low ones first.
 
-    Mid pods are among them only where all low pods do not suffice, high pods only where no others do. At
-    least one pod is returned, as pressure or latency can make a node hot that is used less; and at most one
-    per workload. Nothing is returned where all pods together do not suffice.
+    As few high pods as possible move, then as few mid pods, then as few low pods: mid pods only where all
+    low pods do not suffice. At least one pod is returned, as pressure or latency can make a node hot that is
+    used less; and at most one per workload. Nothing is returned where all pods together do not suffice.
 
     Parameters
     ----------
@@ -86,13 +86,17 @@ def relief(
 
     Notes
     -----
-    The largest pod comes first. With one resource above the target these are the fewest pods; with two it is
-    the greedy algorithm for covering. Pods that turn out to be superfluous are left out. Cost: the number of
-    pods times the number of those that move.
+    Of one quality the largest pod comes first, and what turns out to be superfluous is left out. With one
+    resource above the target these are the fewest pods; with two it is the greedy algorithm for covering.
+    Cost: the number of pods times the number of those that move.
     """
     chosen: list[Movable] = []
     for quality in _ORDER:
-        waiting = [pod for pod in pods if pod.quality is quality]
+        waiting = [
+            pod
+            for pod in pods
+            if pod.quality is quality and not any(_same_workload(pod, each) for each in chosen)
+        ]
         while waiting and not (chosen and _is_relieved(rule, capacity, used, chosen)):
             excess = _excess(rule, capacity, used, chosen)
             largest = min(waiting, key=lambda pod: (-_covered(capacity, excess, pod), pod.name))
@@ -130,8 +134,8 @@ def _excess(
 
 
 def _covered(capacity: Amounts, excess: tuple[float, ...], pod: Movable) -> float:
-    """Return how much of the excess a pod takes with it, in shares of the node; without any, its size."""
-    bounds = excess if any(excess) else capacity
+    """Return how much of the excess a pod takes with it, in shares of the node; without any, its cpu."""
+    bounds = excess if any(excess) else Amounts(capacity.cpu_milli)
     return sum(
         min(estimate, bound) / whole
         for estimate, bound, whole in zip(pod.estimate, bounds, capacity, strict=True)
