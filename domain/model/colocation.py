@@ -64,7 +64,7 @@ class LendingForm(enum.StrEnum):
     """How what is lent is computed.
 
     ``usage``: from what pods of stronger promises use. ``request``: from what they request.
-    ``reclaimable``, for mid alone: from what high pods request and do not use, and what nothing requests.
+    ``reclaimable``, for mid alone: from what high pods request and do not use, and what none requests.
     """
 
     USAGE = "usage"
@@ -78,8 +78,8 @@ class ViewRule(msgspec.Struct, frozen=True, kw_only=True):
     ``margin`` is kept free per resource, ``reserved`` is the least that the system is taken to use. ``cap``
     bounds what is lent, in percent of the capacity; None: nothing but the capacity does. A measurement older
     than ``age_seconds_max`` of log time lends nothing. ``unallocated_percent`` and ``threshold_percent`` are
-    of the form ``reclaimable``: so much of what nothing requests is lent, and so much of the capacity at
-    most.
+    of the form ``reclaimable``: so much is lent of what neither the system nor high pods claim, and so much
+    of the capacity at most.
     """
 
     margin_cpu: Portion = Portion(percent=10.0)
@@ -98,12 +98,13 @@ class SuppressionRule(msgspec.Struct, frozen=True, kw_only=True):
     """How the boxes of mid and low move: they shrink at once, and grow by steps.
 
     ``grow_percent`` and ``ignore_percent`` are of the node's cores. ``floor_us`` is the least quota of the
-    low box in a period of ``period_us``.
+    low box in a period of ``period_us``, ``floor_percent`` the same as a share of the node's cores.
     """
 
     grow_percent: float = 10.0
     ignore_percent: float = 1.0
     floor_us: int = 2_000
+    floor_percent: float = 0.0
     period_us: int = 100_000
 
 

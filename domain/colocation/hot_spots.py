@@ -1,0 +1,152 @@
+"""When a node is hot, and which pods would have to move so that it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from domain.model.colocation import Amounts, HotSpotRule, Quality
+
+_ORDER = (Quality.LOW, Quality.MID, Quality.HIGH)
+
+
+class Sample(NamedTuple):
+    """What was seen of a node at one moment.
+
+    ``pressure_percent`` is how long something waited for cpu (``some avg60``); ``latency_factor`` the worst
+    latency of a pod that tells it, relative to its bound. None: not known.
+    """
+
+    used: Amounts
+    pressure_percent: float | None = None
+    latency_factor: float | None = None
+
+
+class Heat(NamedTuple):
+    """Whether a node is hot, and how many samples in a row have said the opposite."""
+
+    is_hot: bool = False
+    against_count: int = 0
+
+    def next(self, rule: HotSpotRule, is_bad: bool) -> Heat:
+        """Return the state after one more sample.
+
+        ``bad_count`` bad samples in a row make a node hot, ``good_count`` good ones in a row make it calm.
+        """
+        if is_bad is self.is_hot:
+            return Heat(self.is_hot)
+        against = self.against_count + 1
+        enough = rule.good_count if self.is_hot else rule.bad_count
+        return Heat(not self.is_hot) if against >= enough else Heat(self.is_hot, against)
+
+
+class Movable(NamedTuple):
+    """A pod that may be moved, its name as ``namespace/name``; ``workload`` "" where it has none."""
+
+    name: str
+    quality: Quality
+    estimate: Amounts
+    workload: str = ""
+
+
+def bad_signs(rule: HotSpotRule, capacity: Amounts, sample: Sample) -> tuple[str, ...]:
+    """Return what is bad about a sample, in plain words; a good one has nothing.
+
+    A sample is bad where cpu or memory is used to ``use_percent``, pressure is ``pressure_percent``, or a
+    latency is ``latency_factor`` of its bound.
+    """
+    signs = []
+    for name, used, whole in zip(("cpu", "memory"), sample.used, capacity, strict=True):
+        if whole > 0 and used * 100 >= whole * rule.use_percent:
+            signs.append(f"{name} is used to {used * 100 / whole:.1f} %")
+    if sample.pressure_percent is not None and sample.pressure_percent >= rule.pressure_percent:
+        signs.append(f"pods wait for cpu {sample.pressure_percent:.1f} % of the time")
+    if sample.latency_factor is not None and sample.latency_factor >= rule.latency_factor:
+        signs.append(f"a pod's latency is {sample.latency_factor:.2f} of its bound")
+    return tuple(signs)
+
+
+def relief(
+    rule: HotSpotRule, capacity: Amounts, used: Amounts, pods: Sequence[Movable]
+) -> tuple[Movable, ...]:
+    """Return the fewest pods whose estimates bring a hot node below ``target_percent``, low ones first.
+
+    As few high pods as possible move, then as few mid pods, then as few low pods: mid pods only where all
+    low pods do not suffice. At least one pod is returned, as pressure or latency can make a node hot that is
+    used less; and at most one per workload. Nothing is returned where all pods together do not suffice.
+
+    Parameters
+    ----------
+    rule : HotSpotRule
+        ``target_percent``.
+    capacity, used : Amounts
+        Of the node: thousandths of a core, and bytes.
+    pods : sequence of Movable
+        The pods on the node that may be moved.
+
+    Notes
+    -----
+    Of one quality the largest pod comes first, and what turns out to be superfluous is left out. With one
+    resource above the target these are the fewest pods; with two it is the greedy algorithm for covering.
+    Cost: the number of pods times the number of those that move.
+    """
+    chosen: list[Movable] = []
+    for quality in _ORDER:
+        waiting = [
+            pod
+            for pod in pods
+            if pod.quality is quality and not any(_same_workload(pod, each) for each in chosen)
+        ]
+        while waiting and not (chosen and _is_relieved(rule, capacity, used, chosen)):
+            excess = _excess(rule, capacity, used, chosen)
+            largest = min(waiting, key=lambda pod: (-_covered(capacity, excess, pod), pod.name))
+            chosen.append(largest)
+            waiting = [pod for pod in waiting if pod is not largest and not _same_workload(pod, largest)]
+    if not chosen or not _is_relieved(rule, capacity, used, chosen):
+        return ()
+    return tuple(_needed(rule, capacity, used, chosen))
+
+
+def _needed(rule: HotSpotRule, capacity: Amounts, used: Amounts, chosen: list[Movable]) -> list[Movable]:
+    """Leave out what is superfluous; the last choices, which have the strongest promises, first."""
+    for pod in tuple(reversed(chosen)):
+        others = [each for each in chosen if each is not pod]
+        if others and _is_relieved(rule, capacity, used, others):
+            chosen = others
+    return chosen
+
+
+def _is_relieved(rule: HotSpotRule, capacity: Amounts, used: Amounts, moved: Sequence[Movable]) -> bool:
+    return all(
+        whole <= 0 or (now - freed) * 100 < whole * rule.target_percent
+        for whole, now, freed in zip(capacity, used, _estimates(moved), strict=True)
+    )
+
+
+def _excess(
+    rule: HotSpotRule, capacity: Amounts, used: Amounts, moved: Sequence[Movable]
+) -> tuple[float, ...]:
+    """Return what is above the target, per resource."""
+    return tuple(
+        max(0.0, now - freed - whole * rule.target_percent / 100.0)
+        for whole, now, freed in zip(capacity, used, _estimates(moved), strict=True)
+    )
+
+
+def _covered(capacity: Amounts, excess: tuple[float, ...], pod: Movable) -> float:
+    """Return how much of the excess a pod takes with it, in shares of the node; without any, its cpu."""
+    bounds = excess if any(excess) else Amounts(capacity.cpu_milli)
+    return sum(
+        min(estimate, bound) / whole
+        for estimate, bound, whole in zip(pod.estimate, bounds, capacity, strict=True)
+        if whole > 0
+    )
+
+
+def _estimates(pods: Sequence[Movable]) -> Iterator[int]:
+    yield sum(pod.estimate.cpu_milli for pod in pods)
+    yield sum(pod.estimate.memory_bytes for pod in pods)
+
+
+def _same_workload(pod: Movable, other: Movable) -> bool:
+    return pod.workload != "" and pod.workload == other.workload
