@@ -247,6 +247,7 @@ class Scheduler:
             self.queue.has_work
             or self.state.improved_rows
             or self._grown
+            or self.state.lending.has_news
             or self.queue.has_measured
             or self.queue.waits_for_rules(self._slots.counters)
         )
@@ -255,7 +256,7 @@ class Scheduler:
         """Return the log time after ``now_ms`` at which time alone changes what a cycle does."""
         nomination_ms = self.state.nominations.due_ms(now_ms, dying_seconds_max * 1_000)
         waits_ms = min(self._pauses.ends.next_ms, self._excluded.due_ms)
-        waits_ms = min(waits_ms, self.state.lending_due_ms)
+        waits_ms = min(waits_ms, self.state.lending.due_ms)
         return min(self.queue.due_ms, nomination_ms, waits_ms, self._reserving.due_ms(self.queue))
 
     def cycle(self, now_ms: int = 0, passed_ms: int | None = None) -> CycleResult:

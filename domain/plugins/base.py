@@ -183,8 +183,8 @@ class FirmFilter(Plugin):
     demands_max: int = 2
 
     def cures(self, code: str) -> Cure:
-        """See ``Plugin``: what is firm is written anew like room, for each node by itself."""
-        return Cure.NODE | Cure.ROOM
+        """See ``Plugin``: what is firm follows from what was measured, and from pods that come and go."""
+        return Cure.NODE | Cure.ROOM | Cure.USAGE
 
     @abstractmethod
     def demands(self, template: PodTemplate, resources: ResourceIndex) -> list[Demand]:

@@ -103,7 +103,7 @@ class ClusterState:
         self.tombstones = Tombstones()
         self.config = Config(self.index)
         of.policies = self.config.policies
-        self._lending = Lending(self.table, self.nodes, self.usage.qualities, self.config.policies)
+        self.lending = Lending(self.table, self.nodes, self.usage.qualities, self.config.policies)
         self.shards_count = 1
         self._next_arrival = 1
 
@@ -163,7 +163,7 @@ class ClusterState:
             case steps.Passed():
                 self.tombstones.pass_to(step.now_ms, step.forget_before_ms)
             case steps.Lent():
-                self.improved_rows.update(self._lending.renew(step.now_ms))
+                self.lending.renew(step.now_ms)
             case steps.Reached():
                 self._next_arrival = max(self._next_arrival, step.now_ms * _ARRIVALS_PER_MS)
             case steps.Given():
@@ -204,11 +204,6 @@ class ClusterState:
     def orphaned(self) -> AbstractSet[str]:
         """Keys of own pods that were told that their node is gone, and not that it is back."""
         return self._occupancy.orphaned
-
-    @property
-    def lending_due_ms(self) -> int:
-        """The log time at which what was measured of a node becomes too old to lend by."""
-        return self._lending.due_ms
 
     def is_own_nomination(self, nomination: Nomination) -> bool:
         """Say whether the pod of a nomination is of an own shard, and waits."""
@@ -298,7 +293,7 @@ class ClusterState:
         if isinstance(change, NodeMeasured):
             self._occupancy.measure_node(change.name, newer=change.newer)
             if event.usage.quality is not msgspec.UNSET:
-                self._lending.measure(change.name)
+                self.lending.measure(change.name)
         return (change,)
 
     # -------------------------------------------------------------------------------------------- pods
@@ -475,7 +470,7 @@ class ClusterState:
         self.usage.restore(record, known=is_known)
         self._occupancy.measure_node(record.node, newer=True)
         if record.quality is not None:
-            self._lending.measure(record.node)
+            self.lending.measure(record.node)
 
 
 def _regrouped(entry: PodEntry) -> PodRegrouped:

@@ -52,39 +52,43 @@ class Lending:
         self._stale.add(node)
 
     @property
+    def has_news(self) -> bool:
+        """Whether nodes were measured, or policies changed, since what they lend was written."""
+        return bool(self._stale) or self._policies_version != self._policies.version
+
+    @property
     def due_ms(self) -> int:
         """The log time at which a measurement becomes too old; ``NEVER_MS`` if there is none."""
         while self._ends and self._ends[0][0] != self._end_ms(self._ends[0][1]):
             heapq.heappop(self._ends)
         return self._ends[0][0] if self._ends else NEVER_MS
 
-    def renew(self, now_ms: int) -> list[int]:
-        """Write the room of all nodes for which it may have changed; return the rows that gained some.
+    def renew(self, now_ms: int) -> None:
+        """Write the room of all nodes for which it may have changed, as of no earlier log time than before.
+
+        A row that is written counts as measured: groups wake by that.
 
         Cost: O(nodes that were measured, or whose spec changed, since the last call); O(nodes) where a policy
         changed.
         """
         self._now_ms = now_ms = max(self._now_ms, now_ms)
         table, stale = self._table, self._stale
-        if not self._measured and not stale:
-            self._generation = table.last_generation
-            return []
         if self._policies_version != self._policies.version:
             self._policies_version = self._policies.version
             stale.update(self._measured)
+        if not self._measured and not stale:
+            self._generation = table.last_generation
+            return
         for row in table.changed_since(self._generation).tolist():
             if row < table.count and self._is_concerned(row):
                 stale.add(table.names[row])
         while self.due_ms <= now_ms:
             stale.add(heapq.heappop(self._ends)[1])
-        gained = []
         for name in sorted(stale):
-            row = table.rows.get(name)
-            if row is not None and self._write(name, row, now_ms):
-                gained.append(row)
+            if (row := table.rows.get(name)) is not None:
+                self._write(name, row, now_ms)
         stale.clear()
         self._generation = table.last_generation
-        return gained
 
     def _is_concerned(self, row: int) -> bool:
         if self._table.names[row] not in self._measured:
@@ -100,23 +104,19 @@ class Lending:
     def _rule(self, spec: NodeSpec) -> ViewRule:
         return self._policies.of(spec.labels).policy.view
 
-    def _write(self, node: str, row: int, now_ms: int) -> bool:
-        """Write the room of a node; say whether it has more of anything, or calmed down."""
+    def _write(self, node: str, row: int, now_ms: int) -> None:
         table, record = self._table, self._measured.get(node)
         end_ms = self._end_ms(node)
-        if end_ms != NEVER_MS:
+        if now_ms < end_ms < NEVER_MS:
             heapq.heappush(self._ends, (end_ms, node))
         is_hot = record is not None and record.heat.is_hot
         room = _NOTHING if record is None or is_hot or now_ms >= end_ms else self._room(node, record.use)
         if is_hot != table.hot[row]:
             table.hot[row] = is_hot
             table.touch_spec(row)  # static filters look at it, and nothing else changes as rarely
-        before = table.allocatable[ROOM, row].copy()
-        if (before == room).all():
-            return False
-        table.allocatable[ROOM, row] = room
-        table.touch(row)
-        return bool((table.allocatable[ROOM, row] > before).any())
+        if (table.allocatable[ROOM, row] != room).any():
+            table.allocatable[ROOM, row] = room
+            table.touch_usage(row)
 
     def _room(self, node: str, use: UseByQuality) -> tuple[int, int, int, int]:
         entry = self._nodes[node]

@@ -168,7 +168,7 @@ class Sums:
             table.requested[RECENT, row] = 0
             for key in entry.pods if entry.recent is None else entry.recent:
                 self._count_recent(row, entry.pods[key].spec, 1)
-            table.touch(row)
+            table.touch_usage(row)
 
     def of(self, name: str, entry: NodeEntry) -> dict[str, int]:
         """Return what the pods on a node request, summed and without zeros."""

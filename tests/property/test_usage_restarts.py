@@ -11,7 +11,9 @@ from typing import Any
 import orjson
 import pytest
 
-from domain.state.resources import RECENT
+from domain.model.pods import COLOCATION_PROFILE
+from domain.state.resources import RECENT, ROOM
+from domain.state.steps import Lent
 from services.codec.partition import partition_for
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Record, TopicPartition
 from services.worker.planner import Planner
@@ -20,7 +22,7 @@ from tests.depth import some
 from tests.property.site import SHARDS, Site, audit, batches, kept, payloads
 
 SEEDS = some(range(30))
-RECORDS_COUNT = 100
+RECORDS_COUNT = 120
 PROFILE = profile_manifest(
     "measured",
     filters=[
@@ -67,7 +69,7 @@ class Producer:
 
     def _node(self, name: str, kind: str) -> Record:
         self.version += 1
-        manifest = node_manifest(name, cpu=2, resource_version=self.version)
+        manifest = node_manifest(name, cpu=2, memory="8Gi", resource_version=self.version)
         if self.random.random() < 0.3:
             manifest["metadata"]["annotations"] = {"berth.io/usage-window-seconds": "60"}
         return self._append(NODES_TOPIC, name, event(kind, manifest))
@@ -81,6 +83,11 @@ class Producer:
         fields: Json = {"percent": {"cpu": random.choice((5, 20.1, 50, 90)), "memory": 1}}
         if random.random() < 0.2:
             fields = {"used": {"cpu": random.choice(("100m", "1", "300"))}}
+        if random.random() < 0.4:
+            fields["quality"] = {
+                each: {"cpu": f"{random.randrange(900)}m"} for each in ("high", "mid", "low")
+            }
+            fields["pods"] = {"u": {"cpuSeconds": random.randrange(99)}}
         if random.random() < 0.2:
             fields["window"] = {"cpu": {"avg": random.uniform(0, 100), "std": 2.0}}
         at_s = self.at_ms / 1000 - random.choice((0, 0, 0, 5, 1_000, 90_000))
@@ -92,9 +99,10 @@ class Producer:
         self.version += 1
         name = f"p{self.random.randrange(30)}"
         bound = self.random.choice((None, None, None, "n1", "n4"))
-        cpu = self.random.choice((None, "100m", "300m"))
+        cpu = self.random.choice((None, "100m", "300m", "1700m"))
+        profile = self.random.choice(("measured", "measured", COLOCATION_PROFILE))
         manifest = pod_manifest(
-            name, cpu=cpu, node_name=bound, scheduler_name="measured", resource_version=self.version
+            name, cpu=cpu, node_name=bound, scheduler_name=profile, resource_version=self.version
         )
         kind = self.random.choice(("ADDED", "ADDED", "ADDED", "DELETED"))
         return self._append(PODS_TOPIC, f"default/{name}", event(kind, manifest))
@@ -108,11 +116,13 @@ def stamp(seconds: float) -> str:
 def remembered(planner: Planner) -> dict[str, Any]:
     """Return what a worker must know again, measured usage and recent claims included."""
     state = planner.scheduler.state
+    state.apply(Lent(planner._now_ms))
     table = state.table
     return kept(planner) | {
         "measured": state.usage.measured,
         "unknown": state.usage.unknown,
         "recent": {name: table.requested[RECENT, row].tolist() for name, row in table.rows.items()},
+        "lent": {name: table.allocatable[ROOM, row].tolist() for name, row in table.rows.items()},
         "names": {name: entry.recent for name, entry in state.nodes.items() if entry.spec is not None},
     }
 
@@ -155,7 +165,15 @@ def test_the_producer_of_these_tests_brings_about_what_matters() -> None:
         for group in site.database.attempts.values():
             reasons.update(code.partition(":")[0] for code in group.reasons)
         codes.update(x.path for rows in site.database.dead_letters.values() for x in rows)
-    for found in ("bound", "adopted", "unschedulable", "over-threshold-measured", "peak-usage"):
+    wanted = (
+        "bound",
+        "adopted",
+        "unschedulable",
+        "over-threshold-measured",
+        "peak-usage",
+        "insufficient-room",
+    )
+    for found in wanted:
         assert reasons[found] > len(SEEDS) // 3, found
     assert recent > 3 * len(SEEDS)
     assert codes["object.used.cpu"] > len(SEEDS) // 3

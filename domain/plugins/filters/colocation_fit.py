@@ -43,7 +43,7 @@ class ColocationFit(StaticFilter, FirmFilter):
 
     def cures(self, code: str) -> Cure:
         """See ``Plugin``: a node that calms down counts as one with another spec."""
-        return Cure.NODE | (Cure(0) if code == "hot-node" else Cure.ROOM)
+        return Cure.NODE if code == "hot-node" else Cure.NODE | Cure.ROOM | Cure.USAGE
 
     @property
     def static_reads(self) -> frozenset[str]:

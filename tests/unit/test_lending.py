@@ -1,0 +1,206 @@
+"""What nodes lend to pods of weaker promises: room, who may take it, and when it ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from domain.cycle.schedule import Scheduler
+from domain.manifests.objects import node_from_manifest, pod_from_manifest
+from domain.manifests.usage import WireNodeUsage, usage_from_wire
+from domain.model.colocation import CoLocationPolicy, EstimateRule, LendingForm, Portion, ViewRule
+from domain.model.config import CO_LOCATION_POLICY
+from domain.model.events import ConfigUpserted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
+from domain.model.pods import COLOCATION_PROFILE
+from domain.model.profiles import BUILT_IN_PROFILES
+from domain.state.resources import ROOM
+from domain.state.steps import Written
+from services.plan.objects import convert_manifest
+from tests.builders import Json, node_manifest, pod_manifest
+
+GI = 1 << 30
+MINUTE_MS = 60_000
+LOW = [{"name": f"c{i}", "image": "i"} for i in range(4)]
+"""Containers that say nothing: a pod of these is expected to use 4 cores and 4 GiB."""
+
+
+class Cluster:
+    """Two nodes of 40 cores that request 38 each; on a 35 are in use, on b 10."""
+
+    def __init__(self, **nodes: Json) -> None:
+        self.scheduler = Scheduler(BUILT_IN_PROFILES, seed=1)
+        self.now_ms, self.placed = 0, Counter[str]()
+        for name in ("a", "b"):
+            labels = nodes.get(name, {})
+            self.fold(NodeUpserted(node_of(name, labels)))
+            self.pod(f"big-{name}", node=name, cpu="38", memory="40Gi", is_high=True)
+        self.now_ms = 10 * MINUTE_MS
+        self.measure("a", high="35")
+        self.measure("b", high="10")
+
+    def fold(self, event: Any) -> None:
+        self.scheduler.fold(event)
+
+    def pod(
+        self,
+        name: str,
+        *,
+        node: str | None = None,
+        cpu: str | None = None,
+        memory: str | None = None,
+        limit: str | None = None,
+        is_high: bool = False,
+    ) -> None:
+        """Let a pod come: on a node since now, or under the profile colocation."""
+        manifest = pod_manifest(name, node_name=node, scheduler_name=COLOCATION_PROFILE)
+        asked = {k: v for k, v in (("cpu", cpu), ("memory", memory)) if v}
+        limits = asked if is_high else ({"cpu": limit, "memory": "1Gi"} if limit else {})
+        resources = {"requests": asked, "limits": limits}
+        manifest["spec"]["containers"] = (
+            [{"name": "c", "image": "i", "resources": resources}] if asked or limits else LOW
+        )
+        self.fold(PodUpserted(pod_from_manifest(manifest)))
+        if node:
+            self.fold(Written({f"default/{name}": max(self.now_ms, 1)}))
+
+    def measure(self, node: str, **cores: str) -> None:
+        quality = {name: {"cpu": cpu, "memory": "1Gi"} for name, cpu in cores.items()}
+        manifest = {"kind": "NodeUsage", "metadata": {"name": node}, "quality": quality}
+        self.fold(NodeUsed(usage_from_wire(convert_manifest(manifest, WireNodeUsage, ""), self.now_ms, "")))
+
+    def cycle(self) -> dict[str, int]:
+        """Try what waits; return how many pods went where, and how many found no node."""
+        found, placed_ms = Counter[str](), dict[str, int]()
+        while self.scheduler.has_work:
+            result = self.scheduler.cycle(self.now_ms)
+            for verdict in result.verdicts:
+                found[getattr(verdict, "node", "") or "waits"] += 1
+                placed_ms[verdict.pod.key] = self.now_ms
+            self.scheduler.fold(Written(placed_ms))
+        return dict(found)
+
+    def why(self, name: str) -> dict[str, int]:
+        """Return why a pod waits: how many nodes refused it for which reason."""
+        (group,) = [
+            g
+            for g in self.scheduler.queue.groups.values()
+            if any(f"default/{name}" in line.pods for line in g.lines.values())
+        ]
+        assert group.attempt is not None
+        return dict(group.attempt.reasons_at_failure)
+
+    def room(self, node: str) -> list[float]:
+        """Return what a node lends to mid and low pods: cores and GiB."""
+        self.scheduler.sync()
+        table = self.scheduler.state.table
+        row = table.rows[node]
+        cpu, memory, low_cpu, low_memory = (
+            table.allocatable[ROOM, row] - table.requested[ROOM, row]
+        ).tolist()
+        return [cpu / 1000, memory / GI, low_cpu / 1000, low_memory / GI]
+
+    def policy(self, name: str = "p", **fields: Any) -> None:
+        self.fold(ConfigUpserted(CO_LOCATION_POLICY, "", name, CoLocationPolicy(**fields), None))
+
+
+def node_of(name: str, labels: Json) -> Any:
+    return node_from_manifest(node_manifest(name, cpu=40, memory="100Gi", labels=labels), strict=True)
+
+
+def test_the_two_nodes_of_the_study() -> None:
+    cluster = Cluster()
+    assert cluster.room("a") == [1, 89, 1, 89]
+    assert cluster.room("b") == [26, 89, 26, 89], "40 less 10 in use, less a tenth of 40"
+    cluster.pod("equal", cpu="5", memory="1Gi", is_high=True)
+    assert cluster.cycle() == {"waits": 1}
+    assert cluster.why("equal") == {"insufficient:cpu": 2}
+    cluster.pod("burst", cpu="1", limit="10")
+    assert cluster.cycle() == {"b": 1}
+    assert cluster.room("b")[0] == 16
+
+
+def test_low_pods_do_not_herd_and_a_settled_measurement_lends_what_they_left() -> None:
+    cluster = Cluster()
+    for i in range(40):
+        cluster.pod(f"low-{i}")
+    assert cluster.cycle() == {"b": 6, "waits": 34}
+    assert cluster.why("low-39") == {"insufficient-room:cpu": 2}
+    cluster.now_ms += MINUTE_MS - 1
+    cluster.measure("a", high="35")
+    cluster.measure("b", high="10", low="6")
+    assert cluster.cycle() == {}, "the six may still be starting: they count by their estimates"
+    cluster.now_ms += 1
+    cluster.measure("b", high="10", low="6")
+    assert cluster.cycle() == {"b": 5}
+
+
+def test_high_pods_are_not_asked_for_room() -> None:
+    cluster = Cluster()
+    cluster.measure("a", high="40")
+    cluster.pod("high", cpu="2", memory="1Gi", is_high=True)
+    assert sum(cluster.cycle().values()) == 1
+    assert not cluster.scheduler.queue.groups
+
+
+@pytest.mark.parametrize("quality", ["low", "mid"])
+def test_a_node_that_was_measured_too_long_ago_lends_nothing(quality: str) -> None:
+    cluster = Cluster()
+    cluster.now_ms += 90_000
+    cluster.pod("p", **({} if quality == "low" else {"cpu": "1", "limit": "2"}))
+    assert cluster.cycle() == {"b": 1}
+    cluster.now_ms += 1
+    assert cluster.scheduler.due_ms(cluster.now_ms - 1) == cluster.now_ms
+    cluster.pod("q", **({} if quality == "low" else {"cpu": "1", "limit": "2"}))
+    assert cluster.cycle() == {"waits": 1}
+    assert cluster.why("q") == {"insufficient-room:cpu,insufficient-room:memory": 2}
+    cluster.measure("b", high="10")
+    assert cluster.cycle() == {"b": 1}, "a measurement wakes it"
+
+
+def test_a_node_without_a_measurement_by_quality_lends_nothing() -> None:
+    cluster = Cluster()
+    cluster.fold(NodeUpserted(node_of("c", {})))
+    assert cluster.room("c") == [0, 0, 0, 0]
+
+
+def test_a_pod_that_left_gives_its_estimate_back_and_wakes() -> None:
+    cluster = Cluster()
+    for i in range(7):
+        cluster.pod(f"low-{i}")
+    assert cluster.cycle() == {"b": 6, "waits": 1}
+    gone = next(k for k, e in cluster.scheduler.state.pods.items() if e.node == "b" and "low" in k)
+    cluster.fold(PodDeleted("default", gone.split("/")[1]))
+    assert cluster.cycle() == {"b": 1}
+
+
+def test_a_policy_holds_from_its_place_in_the_log_and_by_the_nodes_labels() -> None:
+    cluster = Cluster(b={"pool": "batch"})
+    view = ViewRule(margin_cpu=Portion(amount=10_000))
+    cluster.policy("batch", node_selector={"pool": "batch"}, view=view)
+    assert (cluster.room("a")[2], cluster.room("b")[2]) == (1, 20)
+    cluster.policy("all", estimate=EstimateRule(cpu_milli=2_000, memory_bytes=GI))
+    for i in range(4):
+        cluster.pod(f"low-{i}")
+    assert cluster.cycle() == {"b": 2, "waits": 2}, "each is expected to use 8 cores now"
+    cluster.policy("all", estimate=EstimateRule())
+    assert cluster.room("b")[2] == 12, "those that came count anew, too"
+    assert cluster.cycle() == {"b": 2}
+
+
+def test_what_is_lent_may_follow_from_requests() -> None:
+    cluster = Cluster()
+    cluster.policy(view=ViewRule(low_form=LendingForm.REQUEST, margin_cpu=Portion()))
+    assert cluster.room("b")[2] == 2, "40 less the 38 that high pods request"
+    cluster.fold(PodDeleted("default", "big-b"))
+    assert cluster.room("b")[2] == 40
+
+
+def test_what_nodes_lend_follows_their_rows_and_specs() -> None:
+    cluster = Cluster()
+    node = node_manifest("b", cpu=20, memory="100Gi", resource_version=9)
+    cluster.fold(NodeUpserted(node_from_manifest(node, strict=True)))
+    assert cluster.room("b")[2] == 8, "20 less 10 in use, less a tenth"
+    cluster.fold(NodeUpserted(node_of("c", {})))
+    assert cluster.room("b")[2] == 8
