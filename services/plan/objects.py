@@ -30,7 +30,6 @@ from services.codec.encode import event_topic_and_key
 from services.codec.envelope import BIND_FAILED
 from services.ports.log import Record
 
-
 MEASURED_MS = 86_400_000
 """The moment of all measurements in a plan, long after the pods that run were placed."""
 

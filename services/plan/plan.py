@@ -43,7 +43,6 @@ from services.plan.notices import Notices
 from services.plan.objects import MEASURED_MS, Given, event_of
 
 
-
 class Planned(NamedTuple):
     """The outcome for one pod; the attempt of its group says why."""
 
