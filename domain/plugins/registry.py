@@ -138,6 +138,8 @@ class ProfilePlan:
         then the measured figures of the other scores.
     filters_by_usage : bool
         Whether a measurement alone can make a node feasible.
+    colocates : bool
+        Whether pods of weaker promises take what is idle, and so low ones have their turns behind all others.
     measured_first : dict
         Label of a score -> where its measured columns begin.
 
@@ -185,6 +187,7 @@ class ProfilePlan:
         asked = [*self.filters, *(use.plugin for use in self.scores)]
         self.reads_usage = any(plugin.reads_usage for plugin in asked)
         self.filters_by_usage = any(plugin.reads_usage for _, plugin in self.static_filters)
+        self.colocates = "ColocationFit" in self._filter_names
         self.reads_images = any(use.plugin.reads_images for use in self.static_scores)
         reads = [plugin.static_reads for _, plugin in self.static_filters]
         rating = [use.plugin for use in (*self.static_scores, *self.normalised_scores)]
