@@ -101,8 +101,8 @@ batch_decisions_max = (
 )
 cycle_work_max = 240_000  # in units of about a microsecond: see domain/queue/turns.py
 cycle_pods_max = 4_000  # that one cycle tries, or tells why they wait
-cycle_work_low_max = 10_000  # of low pods, on top: a tenth of what a full batch takes from its read to its commit
-cycle_pods_low_max = 300  # of them, for the same reason: a tenth of a full batch
+cycle_work_low_max = 10_000  # of low pods, on top: a tenth of what a full batch takes until its commit
+cycle_pods_low_max = 300  # of them: a tenth of a full batch
 gang_members_max = 10_000  # that wait at a time: they are tried in one cycle, and committed in one batch
 gang_pairs_max = 200_000  # of kinds of its pods and terms of others, and of its terms and kinds of others
 gang_domains_per_cycle_max = 16  # in which a gang is tried that has to be in one; others have their turn next

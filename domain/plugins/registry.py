@@ -181,13 +181,13 @@ class ProfilePlan:
         for kind in (*self.resource_scores, *self.variance_scores):
             self.measured_first[kind.label] = self.raws_count
             self.raws_count += kind.plugin.measured_count
-        self._filter_names = frozenset(plugin.name for plugin in self.filters)
+        filters = frozenset(plugin.name for plugin in self.filters)
         self._refusing = {kind: plugin for plugin in self.filters for kind in plugin.phrases}
-        self._score_names = frozenset(use.plugin.name for use in self.scores)
+        self._names = filters, frozenset(use.plugin.name for use in self.scores)
         asked = [*self.filters, *(use.plugin for use in self.scores)]
         self.reads_usage = any(plugin.reads_usage for plugin in asked)
         self.filters_by_usage = any(plugin.reads_usage for _, plugin in self.static_filters)
-        self.colocates = "ColocationFit" in self._filter_names
+        self.colocates = "ColocationFit" in filters
         self.reads_images = any(use.plugin.reads_images for use in self.static_scores)
         reads = [plugin.static_reads for _, plugin in self.static_filters]
         rating = [use.plugin for use in (*self.static_scores, *self.normalised_scores)]
@@ -214,7 +214,7 @@ class ProfilePlan:
 
     def ignores(self, template: PodTemplate) -> tuple[str, ...]:
         """Return what of a pod has no effect: what is never read, and what this profile has no plugin for."""
-        return template.ignored + ignored_by(self._filter_names, self._score_names, template)
+        return template.ignored + ignored_by(*self._names, template)
 
     def _add_filter(self, position: int, plugin: Plugin) -> None:
         self.filters.append(plugin)

@@ -67,8 +67,7 @@ class Pair:
             for group in self.queue.groups.values()
             for line in group.lines.values()
             for key, arrival in line.pods.items()
-            if (group.is_active or key in line.fresh)
-            and (group.template.qos_class == "BestEffort") == is_low
+            if (group.is_active or key in line.fresh) and (group.template.qos_class == "BestEffort") == is_low
         ]
         to_try = [each for each in waiting if each.group.is_active]
         expected = [x.key for x in plain_draw(to_try, self.works, budget.work_max, budget.first_max)]

@@ -185,7 +185,7 @@ def test_the_work_of_low_pods_has_a_budget_of_its_own() -> None:
     for i in range(200):
         add(scheduler, f"low{i}-", msgspec.structs.replace(LOW, node_selector={"zone": f"z{i}"}), 1)
     add(scheduler, "high", SMALL, 3)
-    works = []
+    works: list[int] = []
     for result in cycles(scheduler, 20):
         assert placed(result) == ([] if works else ["high0", "high1", "high2"])
         works.append(scheduler.work)
