@@ -14,11 +14,9 @@ from itertools import chain
 from operator import attrgetter
 
 from domain.counting.counted import PodsKnown
-from domain.cycle.place import place
-from domain.cycle.place_gang import place_gang
+from domain.cycle.lane import run_lane
 from domain.cycle.preempt import may_preempt
 from domain.cycle.preempt_gang import plan_gang
-from domain.cycle.record import refuse
 from domain.cycle.reserve import Reserving
 from domain.cycle.run import CycleRun, Preempting
 from domain.engine.budgets import Budgets
@@ -32,7 +30,9 @@ from domain.kernels import arrays as kernel
 from domain.model.events import BindFailed, Event, PodUpserted, ProfileDeleted, ProfileEvent
 from domain.model.limits import (
     candidates_explained_max,
+    cycle_pods_low_max,
     cycle_pods_max,
+    cycle_work_low_max,
     cycle_work_max,
     dying_seconds_max,
     preemption_seconds,
@@ -47,6 +47,7 @@ from domain.plugins.view import NodeView
 from domain.queue.eviction_pauses import EvictionPauses
 from domain.queue.excluded import Excluded
 from domain.queue.queue import Queue
+from domain.queue.turns import Budget
 from domain.state.changes import (
     BindUndone,
     Change,
@@ -248,8 +249,7 @@ class Scheduler:
             or self.state.improved_rows
             or self._grown
             or self.state.lending.has_news
-            or self.queue.has_measured
-            or self.queue.waits_for_rules(self._slots.counters)
+            or self.queue.may_wake(self._slots.counters)
         )
 
     def due_ms(self, now_ms: int) -> int:
@@ -291,19 +291,13 @@ class Scheduler:
         self._grown.clear()
         run = self._begin(changed, now_ms, passed_ms)
         run.result.verdicts.extend(ended)
-        start = len(ended)
-        refused, turns = self.queue.draw(cycle_work_max, cycle_pods_max)
-        run.work_left = cycle_work_max - self.queue.work_drawn
-        for group, keys in refused:
-            refuse(run, group, keys)
-        for tried, gang in turns:
-            place(run, tried, above=None if gang is None else gang.priority, start=start)
-            if gang is not None:
-                place_gang(run, gang)
-            start = len(run.result.verdicts)
+        self.queue.begin_cycle()
+        run_lane(run, Budget(cycle_work_max, cycle_pods_max), is_low=False)
         if run.preempting is not None and self._reserving.is_due(self.queue, passed_ms):
             self._reserving.look(self.queue, run, run.preempting, passed_ms)
         self.work = cycle_work_max - run.work_left
+        run_lane(run, Budget(cycle_work_low_max, cycle_pods_low_max), is_low=True)
+        self.work += cycle_work_low_max - run.work_left
         return run.result
 
     def plan_gang(self, name: str) -> dict[str, Planned]:

@@ -130,7 +130,6 @@ class Program:
         "counted",
         "counted_version",
         "counters",
-        "demand_names",
         "demands",
         "firm_count",
         "images_generation",
@@ -159,7 +158,6 @@ class Program:
         self.images_generation = -1
         self.called = 0
         self.columns: tuple[int, ...] = ()
-        self.demand_names: list[str] = []
         self.demands: list[Demand] = []
         self.firm_count = 0
         self.limits: list[Limit] = []
@@ -190,13 +188,13 @@ class Program:
             return Reason(OTHERS, unresolvable=code > kernel.OTHERS)
         assert self.plan.fit is not None
         bits, is_hopeless = divmod(code - kernel.FIT, 2)
-        short = [name for d, name in enumerate(self.demand_names) if bits >> d & 1]
-        if self.firm_count:
-            plain_count = len(self.demands) - self.firm_count
-            if not bits & (1 << plain_count) - 1:
-                assert self.plan.firm is not None
-                return self.plan.firm.reason(short)
-            short = [name for d, name in enumerate(self.demand_names[:plain_count]) if bits >> d & 1]
+        plain_count = len(self.demands) - self.firm_count
+        short = [demand.name for d, demand in enumerate(self.demands) if bits >> d & 1]
+        if not bits & (1 << plain_count) - 1:
+            assert self.plan.firm is not None
+            return self.plan.firm.reason(short)
+        if bits >> plain_count:
+            short = [demand.name for d, demand in enumerate(self.demands[:plain_count]) if bits >> d & 1]
         return self.plan.fit[1].reason(short, unresolvable=bool(is_hopeless))
 
 
@@ -245,7 +243,7 @@ def compile_program(
 
 def _columns_read(program: Program, resources: ResourceIndex) -> tuple[int, ...]:
     """Return the columns that are read, computed once for all templates that request the same resources."""
-    known, names = program.static.columns, tuple(program.demand_names)
+    known, names = program.static.columns, tuple(demand.name for demand in program.demands)
     found = known.get(names)
     if found is None:
         read = {resources.column(name) for name in names}
@@ -287,7 +285,6 @@ def _compile_filters(program: Program, groups: kernel.Groups, resources: Resourc
         groups.demand_column[slot, d] = demand.column
         groups.demand_value[slot, d] = demand.value
     program.demands = demands
-    program.demand_names = [demand.name for demand in demands]
 
 
 def _compile_terms(program: Program, groups: kernel.Groups) -> int:

@@ -100,7 +100,9 @@ batch_decisions_max = (
     10_000  # a record brings at most one per pod of a node; beyond it no further one is folded
 )
 cycle_work_max = 240_000  # in units of about a microsecond: see domain/queue/turns.py
-cycle_pods_max = 4_000  # that one cycle tries
+cycle_pods_max = 4_000  # that one cycle tries, or tells why they wait
+cycle_work_low_max = 10_000  # of low pods, on top: a tenth of what a full batch takes until its commit
+cycle_pods_low_max = 300  # of them: a tenth of a full batch
 gang_members_max = 10_000  # that wait at a time: they are tried in one cycle, and committed in one batch
 gang_pairs_max = 200_000  # of kinds of its pods and terms of others, and of its terms and kinds of others
 gang_domains_per_cycle_max = 16  # in which a gang is tried that has to be in one; others have their turn next
@@ -169,7 +171,8 @@ assert event_bytes_max < sent_event_bytes_max < request_bytes_max < bodies_of_ke
 assert 0 < 2 * lease_renewal_seconds < lease_seconds < progress_seconds
 assert max(lease_seconds, refold_lease_seconds) <= lease_seconds_max
 assert 2 * heartbeat_seconds < worker_seen_seconds_max <= heartbeat_seconds_max
-assert batch_records_max < cycle_pods_max
+assert batch_records_max <= cycle_pods_max - 2 * (cycle_pods_max // 8)  # see domain/queue/turns.py
+assert cycle_pods_low_max * 10 <= batch_records_max
 assert backoff_ms_min <= backoff_ms_max
 assert retry_backoff_ms_min <= retry_backoff_ms_max <= starting_over_ms_max
 assert dead_letter_topic_raw_bytes_max * 2 < event_bytes_max

@@ -145,8 +145,8 @@ class ProfilePlan:
         then the measured figures of the other scores.
     firm : FirmFilter or None
         The filter that asks for what no eviction frees.
-    filters_by_usage : bool
-        Whether a measurement alone can make a node feasible.
+    colocates : bool
+        Whether pods of weaker promises take what is idle, and so low ones have their turns behind all others.
     measured_first : dict
         Label of a score -> where its measured columns begin.
 
@@ -192,17 +192,22 @@ class ProfilePlan:
         for kind in (*self.resource_scores, *self.variance_scores):
             self.measured_first[kind.label] = self.raws_count
             self.raws_count += kind.plugin.measured_count
-        self._filter_names = frozenset(plugin.name for plugin in self.filters)
+        filters = frozenset(plugin.name for plugin in self.filters)
         self._refusing = {kind: plugin for plugin in self.filters for kind in plugin.phrases}
-        self._score_names = frozenset(use.plugin.name for use in self.scores)
+        self._names = filters, frozenset(use.plugin.name for use in self.scores)
         asked = [*self.filters, *(use.plugin for use in self.scores)]
         self.reads_usage = any(plugin.reads_usage for plugin in asked)
-        self.filters_by_usage = any(plugin.reads_usage for _, plugin in self.static_filters)
+        self.colocates = self.firm is not None
         self.reads_images = any(use.plugin.reads_images for use in self.static_scores)
         reads = [plugin.static_reads for _, plugin in self.static_filters]
         rating = [use.plugin for use in (*self.static_scores, *self.normalised_scores)]
         reads += [each.reads - IMAGE_FIELDS if each.reads_images else each.reads for each in rating]
         self._static_reads = sorted(set().union(*reads))
+
+    @property
+    def filters_by_usage(self) -> bool:
+        """Whether a measurement alone can make a node feasible."""
+        return any(plugin.reads_usage for _, plugin in self.static_filters)
 
     def static_key(self, template: PodTemplate, view: NodeView) -> bytes:
         """Return all that the static plugins read of a template: equal keys get equal answers.
@@ -230,7 +235,7 @@ class ProfilePlan:
 
     def ignores(self, template: PodTemplate) -> tuple[str, ...]:
         """Return what of a pod has no effect: what is never read, and what this profile has no plugin for."""
-        return template.ignored + ignored_by(self._filter_names, self._score_names, template)
+        return template.ignored + ignored_by(*self._names, template)
 
     def _add_filter(self, position: int, plugin: Plugin) -> None:
         self.filters.append(plugin)

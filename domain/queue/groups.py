@@ -7,6 +7,9 @@ from itertools import chain, islice
 from operator import itemgetter, lt
 from typing import NamedTuple
 
+from sortedcontainers import SortedList
+
+from domain.model.colocation import QUALITY_OF, Quality
 from domain.model.config import PodGroup
 from domain.model.decisions import Attempt, GangSeen
 from domain.model.limits import gang_members_max
@@ -27,6 +30,9 @@ It is negative where nodes are excluded for them (``domain/queue/excluded.py``).
 Candidate = tuple[int, int, str, "Line"]
 """A pod that has a turn to come: minus its priority, its arrival, its key, and the line in which it waits."""
 
+Heads = dict[str, SortedList]
+"""By namespace, the candidates by which lines stand in the queue, in order."""
+
 Tried = tuple[str, "WaitingGroup"]
 """A pod's key and its group."""
 
@@ -40,11 +46,22 @@ _LOST_AGAIN = 8
 class Line:
     """The waiting pods of a group in one namespace: ``pods`` and the ``fresh`` of them map key to arrival.
 
-    ``entry`` is the pod by which the line stands in the queue, if it does. A cycle tries ``most`` of its
-    pods, 0: as many as it can.
+    ``entry`` is the pod by which the line stands in the queue, if it does, and ``heads`` where it stands. A
+    cycle tries ``most`` of its pods, 0: as many as it can.
     """
 
-    __slots__ = ("entry", "fresh", "group", "is_sorted", "latest", "lost_count", "most", "namespace", "pods")
+    __slots__ = (
+        "entry",
+        "fresh",
+        "group",
+        "heads",
+        "is_sorted",
+        "latest",
+        "lost_count",
+        "most",
+        "namespace",
+        "pods",
+    )
 
     def __init__(self, namespace: str, group: WaitingGroup) -> None:
         self.namespace = namespace
@@ -54,6 +71,7 @@ class Line:
         self.latest = 0
         self.is_sorted = True
         self.entry: Candidate | None = None
+        self.heads: Heads | None = None
         self.most = self.lost_count = 0
 
     def add_pod(self, key: str, arrival: int, *, fresh: bool, lost: bool = False) -> None:
@@ -131,6 +149,16 @@ class Line:
         """The groups that are looked at in a turn."""
         return (self.group,)
 
+    @property
+    def is_told(self) -> bool:
+        """Whether its pods are not tried in their turn, but told what their group was told."""
+        return not self.group.is_active
+
+    @property
+    def is_low(self) -> bool:
+        """Whether it has its turns in the lane of low pods."""
+        return self.group.is_low
+
     def first(self) -> Candidate | None:
         """Return the first of these."""
         for key, arrival in self.drawable():
@@ -156,7 +184,8 @@ class WaitingGroup:
     pod of it placed. A group that is ``woken`` is tried again when log time has come to ``due_ms``. Where it
     ``is_patient``, all that were tried last may evict no pod for a while; others of it may. One that
     ``owes_plan`` found no node in a cycle that had no work left to plan an eviction. ``reads_pods``: rules
-    over other pods may have a say in such a plan; the latest one knows whether they had.
+    over other pods may have a say in such a plan; the latest one knows whether they had. ``is_low``: its pods
+    take what is idle (``ProfilePlan.colocates``), and have their turns behind all others.
     """
 
     __slots__ = (
@@ -166,6 +195,7 @@ class WaitingGroup:
         "gang",
         "held_by",
         "held_by_itself",
+        "is_low",
         "is_patient",
         "key",
         "lines",
@@ -235,6 +265,8 @@ class WaitingGroup:
     def replan(self, plan: ProfilePlan | None) -> None:
         """Take a plan. What was found under the one before holds no longer."""
         self.plan = plan
+        quality = QUALITY_OF.get(self.template.qos_class)
+        self.is_low = plan is not None and plan.colocates and quality is Quality.LOW
         self.attempt: Attempt | None = None
         self.parked = self.woken = self.is_patient = self.owes_plan = False
         self.reads_pods = True
@@ -270,6 +302,16 @@ class GangLine(Line):
     def __init__(self, namespace: str, group: WaitingGroup, gang: Gang) -> None:
         super().__init__(namespace, group)
         self.gang = gang
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it is not tried; its members that are held are told why in their own lines."""
+        return False
+
+    @property
+    def is_low(self) -> bool:
+        """Whether all of its pods are low: one that is not has the gang tried in its turn."""
+        return all(group.is_low for group in self.gang.ready)
 
     def drawable(self) -> Iterator[tuple[str, int]]:
         """Yield the gang, if it has a turn to come."""

@@ -19,6 +19,7 @@ import numpy as np
 from domain.counting.counter import Counter as PodCounter
 from domain.counting.counters import CounterTable
 from domain.model.decisions import Attempt
+from domain.model.limits import INT64_MAX
 from domain.model.pods import PodSpec, is_master
 from domain.model.priorities import PRIORITY_MAX
 from domain.plugins.registry import ProfilePlan
@@ -28,14 +29,14 @@ from domain.queue.excluded import Excluded
 from domain.queue.gangs import Gangs, Turn
 from domain.queue.groups import GangLine, GroupKey, Line, Tried, WaitingGroup
 from domain.queue.turn_order import TurnOrder
-from domain.queue.turns import Works
+from domain.queue.turns import Turns, Works
 from domain.queue.waking import Waking
 from domain.state.cluster import ClusterState
 from domain.state.snapshot import Snapshot
 
 
 class Queue:
-    """All waiting pods. ``work_drawn`` is the work of those that were drawn last (``turns.py``).
+    """All waiting pods.
 
     Parameters
     ----------
@@ -56,13 +57,12 @@ class Queue:
         self._works = Works(state)
         self._backoff_ms = backoff_ms
         self._excluded = Excluded() if excluded is None else excluded
-        self._now_ms = self.work_drawn = 0
+        self._now_ms = 0
         self.groups: dict[GroupKey, WaitingGroup] = {}
         self.signatures: defaultdict[bytes, int] = defaultdict(int)  # how many groups have it
         self._line_of: dict[str, Line] = {}
-        self._lines = TurnOrder()
-        self._changed = self._lines.changed
-        self._looked_at: dict[Line, None] = {}  # lines that changed, and came to their places by asking
+        self.lines = TurnOrder()
+        self._changed = self.lines.changed
         self._backing_off = Deadlines(self._backs_off)
         self._waking = Waking(state)
         self.blocked = Blocked()
@@ -306,14 +306,9 @@ class Queue:
         for group in self._waking.by_usage(snapshot):
             self.wake_group(group)
 
-    @property
-    def has_measured(self) -> bool:
-        """Whether measurements have come, since the last wake-up, that could cure a parked group."""
-        return self._waking.has_measured
-
-    def waits_for_rules(self, counters: CounterTable) -> bool:
-        """Whether something happened by which a group may wake that rules refused."""
-        return self._waking.has_moved(counters)
+    def may_wake(self, counters: CounterTable) -> bool:
+        """Whether measurements or moved counters have come that could cure a parked group."""
+        return self._waking.has_measured or self._waking.has_moved(counters)
 
     def wake_counted(self, counters: CounterTable) -> None:
         """Wake the groups that rules refused by counters which moved since, or that may have other rules."""
@@ -375,70 +370,79 @@ class Queue:
     @property
     def has_work(self) -> bool:
         """Whether any pod has a turn to come. To ask decides nothing: a replay does not ask."""
-        self._looked_at |= self._changed
-        self._lines.place_changed()
+        self.lines.place_changed()
         has_turn, outdated = self.gangs.ask()
         return (
             has_turn
             or bool(self._newly_held)
-            or (len(self._lines) > outdated if outdated else bool(self._lines))
+            or (len(self.lines) > outdated if outdated else bool(self.lines))
         )
 
-    def _place_changed(self) -> None:
+    def begin_cycle(self) -> None:
         """Bring the lines that changed to their places, and have fresh pods wake their parked groups."""
         for group in self.gangs.look_at_changed():
             self._newly_held.pop(group.key, None)
             if group.held_by:  # it is to be told why, though no pod of it may be fresh
                 self._newly_held[group.key] = None
-        lines, self._looked_at = self._looked_at | self._changed, {}
+        lines = self.lines.placed | self._changed
         for group in {line.group: None for line in lines if line.fresh and line.group.parked}:
             if self._is_outdated(group):
                 self._activate(group)
-        self._lines.place_changed()
+        self.lines.place_changed()
+        self.lines.placed.clear()
 
-    def _is_outdated(self, group: WaitingGroup) -> bool:
+    def _is_outdated(self, group: WaitingGroup, *, is_over: bool = False) -> bool:
         """Say whether a fresh pod of a parked group has to be tried, not told what the last one was told.
 
         So it is where something could have cured the group, or a pod could that is placed before it in the
-        same cycle, and where nodes changed otherwise, so that it may matter now whether other pods leave.
+        same cycle, unless that ``is_over``; and where nodes changed otherwise, so that it may matter now
+        whether other pods leave.
         """
         if group.held_by or group.gang is not None:
             return False
-        return group.is_outdated(self._state.table) or self._waking.is_refused_by_counts(group)
+        may_be_cured = not is_over and self._waking.is_refused_by_counts(group)
+        return may_be_cured or group.is_outdated(self._state.table)
 
-    def draw(self, work_max: int, pods_max: int) -> tuple[list[tuple[WaitingGroup, list[str]]], list[Turn]]:
-        """Return what has its turn: parked and held groups with pods to be told why, and pods to be tried.
+    def draw(self, work_max: int, pods_max: int, *, is_low: bool = False) -> tuple[list[Turn], Turns]:
+        """Return the pods and gangs of a lane that are tried, in order, and how they were drawn.
+
+        The lines that changed have to be in their places.
+        """
+        tried: list[Tried] = []
+        turns: list[Turn] = []
+        drawn = self.lines.draw(self._works, work_max, pods_max, is_low=is_low)
+        for _, _, key, line in drawn.drawn:
+            if isinstance(line, GangLine):
+                turns.append((tried, line.gang))
+                tried = []
+            else:
+                tried.append((key, line.group))
+        return [*turns, (tried, None)], drawn
+
+    def draw_told(
+        self, pods_max: int, *, is_low: bool = False, is_over: bool = False
+    ) -> list[tuple[WaitingGroup, list[str]]]:
+        """Return parked and held groups of a lane, each with pods to be told why they wait.
 
         These count as tried from then on. The verdict that parked a group holds for its fresh pods, too, as
-        room was only taken away since. They wait for their turn like any other, though they are only refused
-        then. A group that is held because its profile changed is told without a fresh pod, too.
+        room was only taken away since. With ``is_over`` nothing more is placed in this cycle. A group that is
+        held because its profile changed is told without a fresh pod, too.
         """
-        self._place_changed()
         # When gangs were looked at, and so in which order these came here, depends on where a batch was cut.
         newly_held = sorted(self._newly_held, key=lambda which: self.groups[which].oldest())
         held: dict[GroupKey, list[str]] = {which: [] for which in newly_held}
         self._newly_held.clear()
         parked: dict[GroupKey, list[str]] = {}
-        tried: list[Tried] = []
-        turns: list[Turn] = []
-        drawn, self.work_drawn = self._lines.draw(self._works, work_max, pods_max)
+        drawn = self.lines.draw(self._works, INT64_MAX, pods_max, is_low=is_low, is_told=True).drawn
         for _, _, key, line in drawn:
-            group = line.group
-            if isinstance(line, GangLine):
-                turns.append((tried, line.gang))
-                tried = []
-            elif group.held_by:
-                held.setdefault(group.key, []).append(key)
-            elif group.parked:
-                parked.setdefault(group.key, []).append(key)
-            else:
-                tried.append((key, group))
-        refused = []
+            of = held if line.group.held_by else parked
+            of.setdefault(line.group.key, []).append(key)
+        told = []
         for which, keys in (held | parked).items():
             group = self.groups[which]
-            if self._is_outdated(group):  # only now: its pods are tried next
+            if self._is_outdated(group, is_over=is_over):  # only now: its pods are tried next
                 self._activate(group)
                 continue
             self.note_tried(keys)
-            refused.append((group, keys))
-        return refused, [*turns, (tried, None)]
+            told.append((group, keys))
+        return told

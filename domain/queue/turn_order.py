@@ -1,4 +1,8 @@
-"""The lines with a pod that has a turn to come, by namespace, each in its place by that pod."""
+"""The lines with a pod that has a turn to come, by lane and namespace, each in its place by that pod.
+
+There are two lanes, that of low pods and that of all others, and in each the lines of which pods are tried
+stand apart from those of which pods are only told why they wait: neither waits behind the other.
+"""
 
 from __future__ import annotations
 
@@ -6,58 +10,71 @@ from collections import Counter
 
 from sortedcontainers import SortedList
 
-from domain.queue.groups import Candidate, Line
-from domain.queue.turns import Works, draw
+from domain.queue.groups import Candidate, Heads, Line
+from domain.queue.turns import Turns, Works, draw
 
 
 class TurnOrder:
-    """The first pods of lines. ``changed`` are lines that may have another first pod; it is written."""
+    """The first pods of lines.
+
+    ``changed`` are lines that may have another first pod; it is written. ``placed`` are those that have come
+    to their places since a cycle began.
+    """
 
     def __init__(self) -> None:
         self.changed: dict[Line, None] = {}
-        self._waiting: dict[str, SortedList] = {}  # namespace -> the first pods of its lines, in order
+        self.placed: dict[Line, None] = {}
+        self._tried: tuple[Heads, Heads] = {}, {}  # of low pods the second
+        self._told: tuple[Heads, Heads] = {}, {}
 
     def __bool__(self) -> bool:
         """Whether any line has a turn to come, as far as those that changed are in their places."""
-        return bool(self._waiting)
+        return any((*self._tried, *self._told))
 
     def __len__(self) -> int:
         """How many have one. Cost: O(namespaces)."""
-        return sum(map(len, self._waiting.values()))
+        return sum(len(entries) for heads in (*self._tried, *self._told) for entries in heads.values())
 
     def place_changed(self) -> None:
         """Bring the lines that changed to their places."""
-        came: dict[str, list[Candidate]] = {}
+        came: dict[tuple[bool, bool, str], list[Candidate]] = {}
         for line in self.changed:
             first = line.first()
-            if first == line.entry:
+            is_told, is_low = line.is_told, line.is_low
+            heads = (self._told if is_told else self._tried)[is_low]
+            if first == line.entry and (first is None or heads is line.heads):
                 continue
             if line.entry is not None:
-                self._take_out(line.namespace, line.entry)
-            line.entry = first
+                self._take_out(line)
+            line.entry, line.heads = first, heads
             if first is not None:
-                came.setdefault(line.namespace, []).append(first)
+                came.setdefault((is_told, is_low, line.namespace), []).append(first)
+        self.placed |= self.changed
         self.changed.clear()
-        for namespace, entries in came.items():
-            self._waiting.setdefault(namespace, SortedList()).update(entries)
+        for (is_told, is_low, namespace), entries in came.items():
+            heads = (self._told if is_told else self._tried)[is_low]
+            heads.setdefault(namespace, SortedList()).update(entries)
 
-    def _take_out(self, namespace: str, entry: Candidate) -> None:
-        waiting = self._waiting[namespace]
-        waiting.remove(entry)
+    def _take_out(self, line: Line) -> None:
+        assert line.heads is not None
+        waiting = line.heads[line.namespace]
+        waiting.remove(line.entry)
         if not waiting:
-            del self._waiting[namespace]
+            del line.heads[line.namespace]
 
-    def draw(self, works: Works, work_max: int, pods_max: int) -> tuple[list[Candidate], int]:
-        """Return the pods that have their turn, and the work of it.
-
-        The lines from which they are drawn have changed then.
-        """
-        drawn, opened, spent = draw(self._waiting, works, work_max=work_max, pods_max=pods_max)
-        for namespace, count in Counter(line.namespace for line in opened).items():
-            del self._waiting[namespace][:count]
-            if not self._waiting[namespace]:
-                del self._waiting[namespace]
-        for line in opened:
+    def draw(
+        self, works: Works, work_max: int, pods_max: int, *, is_low: bool = False, is_told: bool = False
+    ) -> Turns:
+        """Return what has its turn in a lane. The lines from which pods are drawn have changed then."""
+        heads = (self._told if is_told else self._tried)[is_low]
+        if not heads or work_max <= 0 or pods_max <= 0:
+            return Turns()
+        turns = draw(heads, works, work_max=work_max, pods_max=pods_max, is_told=is_told)
+        for namespace, count in Counter(line.namespace for line in turns.opened).items():
+            del heads[namespace][:count]
+            if not heads[namespace]:
+                del heads[namespace]
+        for line in turns.opened:
             line.note_drawn()
             self.changed[line] = None
-        return drawn, spent
+        return turns

@@ -8,7 +8,8 @@ no order.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from domain.model.anchors import anchors_of_selector, anchors_of_term
 from domain.model.limits import gang_pairs_max, signatures_cached_max
@@ -231,10 +232,55 @@ def merged(heads: Iterable[Candidate], opened: list[Line]) -> Iterator[Candidate
                 heapq.heapreplace(rest, (minus_priority, following[1], following[0], line, pods))
 
 
+class Budget(NamedTuple):
+    """What a lane may do in a cycle: work in units of about a microsecond, and pods with a turn.
+
+    An eighth of the pods is kept for those that are only told why they wait, and another one for a second
+    draw, behind pods of the first that turned out to have no node.
+    """
+
+    work_max: int
+    pods_max: int
+
+    @property
+    def tried_max(self) -> int:
+        """How many pods may be tried, of both draws."""
+        return self.pods_max - self.pods_max // 8
+
+    @property
+    def first_max(self) -> int:
+        """How many may be drawn at first."""
+        return self.tried_max - self.pods_max // 8
+
+
+class Turns(NamedTuple):
+    """The pods that have their turn, in order, and the lines that were opened for it.
+
+    ``pods_count`` counts the members of gangs, of which ``drawn`` has one candidate each. ``is_cut``: others
+    would have a turn, too, were there more work or pods to spend.
+    """
+
+    drawn: Sequence[Candidate] = ()
+    opened: Sequence[Line] = ()
+    work: int = 0
+    pods_count: int = 0
+    is_cut: bool = False
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether pods of these lines are to be tried still: none that comes behind them is tried before."""
+        return any(not line.is_told and line.first() is not None for line in self.opened)
+
+
 def draw(
-    waiting: Mapping[str, Iterable[Candidate]], works: Works, *, work_max: int, pods_max: int
-) -> tuple[list[Candidate], list[Line], int]:
-    """Return the pods that have their turn, in order, the lines that were opened for it, and the work of it.
+    waiting: Mapping[str, Iterable[Candidate]],
+    works: Works,
+    *,
+    work_max: int,
+    pods_max: int,
+    is_told: bool = False,
+) -> Turns:
+    """Return the pods that have their turn; those that are only told why they wait cost a pod's work each.
 
     ``waiting`` holds per namespace the first pods of its lines, in order. Half of the work and of the pods go
     by priority and age alone. The other half goes to the namespaces that had least, one pod after another,
@@ -245,7 +291,7 @@ def draw(
     works.forget_outdated()
     opened: list[Line] = []
     pods = {namespace: merged(heads, opened) for namespace, heads in waiting.items()}
-    purse = _Purse(works)
+    purse = _Purse(works, is_told=is_told)
     drawn: list[Candidate] = []  # a gang is one of them
     ahead = [next(each) for each in pods.values()]
     heapq.heapify(ahead)
@@ -278,7 +324,7 @@ def draw(
         else:
             heapq.heapreplace(turns, (used, following))
     drawn.sort()
-    return drawn, opened, purse.spent
+    return Turns(drawn, opened, purse.spent, len(drawn) + purse.more, bool(turns))
 
 
 def _turn_work(line: Line, works: Works) -> int:
@@ -297,8 +343,9 @@ class _Purse:
     ``more`` is how many pods have their turn with another one, as those of a gang have.
     """
 
-    def __init__(self, works: Works) -> None:
+    def __init__(self, works: Works, *, is_told: bool = False) -> None:
         self.spent = self.more = 0
+        self._is_told = is_told
         self.used: dict[str, int] = {}
         self._works = works
         self._of_pod: dict[Line, int] = {}
@@ -306,7 +353,7 @@ class _Purse:
 
     def pay(self, line: Line) -> int:
         """Pay for one pod of a line; return what its namespace has had."""
-        work = self._of_pod.get(line)
+        work = _POD if self._is_told else self._of_pod.get(line)
         if work is None:
             work = self._of_pod[line] = _turn_work(line, self._works)
             self.more += line.size - 1

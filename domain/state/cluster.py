@@ -30,7 +30,7 @@ from domain.model.limits import usage_window_seconds
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
 from domain.model.usage import UsageRecord
-from domain.state import foreign, nominating, steps
+from domain.state import foreign, nominating, settling, steps
 from domain.state.changes import (
     BindUndone,
     Change,
@@ -99,10 +99,8 @@ class ClusterState:
         self.nodes, self.pods, self.sums, self.index = of.nodes, of.pods, of.sums, of.index
         self.own_changes, self.improved_rows = of.own_changes, of.improved_rows
         self.nominations = of.nominations
-        self.uncounted: Mapping[str, str] = of.uncounted
         self.tombstones = Tombstones()
         self.config = Config(self.index)
-        of.policies = self.config.policies
         self.lending = Lending(self.table, self.nodes, self.usage.qualities, self.config.policies)
         self.shards_count = 1
         self._next_arrival = 1
@@ -187,6 +185,7 @@ class ClusterState:
                 yield from foreign.raise_versions(of, step)
             case steps.NodeFollowed():
                 yield from foreign.follow_node(of, step)
+                settling.settle_anew(of, self.config.policies, (step.name,))
             case steps.NominationsFollowed():
                 yield from nominating.follow(of, step)
             case steps.GoneFollowed():
@@ -199,6 +198,11 @@ class ClusterState:
     def own(self) -> frozenset[int]:
         """The shards that this worker holds. Until it is told (``Owned``) there is one, and it is its own."""
         return self._occupancy.own
+
+    @property
+    def uncounted(self) -> Mapping[str, str]:
+        """Keys of pods of other workers that the rows of their nodes do not count, each with its node."""
+        return self._occupancy.uncounted
 
     @property
     def orphaned(self) -> AbstractSet[str]:
@@ -220,7 +224,7 @@ class ClusterState:
         version = self.config.policies.version
         changes = self.config.fold(event, self.pods)
         if self.config.policies.version != version:
-            self._occupancy.follow_policies()
+            settling.follow_policies(self._occupancy, self.config.policies)
         changed = [gang for gang, spec in before if self.config.gang(gang) != spec]
         return (*changes, *chain.from_iterable(nominating.end_of_gang(self._occupancy, g) for g in changed))
 
@@ -256,7 +260,7 @@ class ClusterState:
         entry.spec = msgspec.structs.replace(spec, resource_version=entry.resource_version)
         self._occupancy.write_row(entry)
         self.usage.unknown.discard(spec.name)
-        self._occupancy.settle_anew((spec.name,))
+        settling.settle_anew(self._occupancy, self.config.policies, (spec.name,))
         self.own_changes.change_spec(spec.name)
         if is_new:
             self._occupancy.count_own_pods(spec.name, is_new=True)
@@ -291,7 +295,7 @@ class ClusterState:
             return _SKIPPED
         change = self.usage.fold(event.usage, spec)
         if isinstance(change, NodeMeasured):
-            self._occupancy.measure_node(change.name, newer=change.newer)
+            settling.measure_node(self._occupancy, self.config.policies, change.name, newer=change.newer)
             if event.usage.quality is not msgspec.UNSET:
                 self.lending.measure(change.name)
         return (change,)
@@ -468,7 +472,7 @@ class ClusterState:
         if entry is not None and is_known and entry.deleted:
             return
         self.usage.restore(record, known=is_known)
-        self._occupancy.measure_node(record.node, newer=True)
+        settling.measure_node(self._occupancy, self.config.policies, record.node, newer=True)
         if record.quality is not None:
             self.lending.measure(record.node)
 
@@ -505,6 +509,6 @@ def _note_placed(of: Occupancy, placed_ms: Mapping[str, int]) -> None:
     for key, at_ms in placed_ms.items():  # each placed pod comes by here
         if key in pods:
             pods[key].placed_ms = at_ms
-    of.cover_pods(placed_ms)
+    settling.cover_pods(of, placed_ms)
     if of.index.renewed is not None:
         of.index.renewed.update(pods[key].node for key in placed_ms if key in pods)

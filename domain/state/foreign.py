@@ -21,6 +21,7 @@ from domain.state.nodes import NodeEntry
 from domain.state.nominating import end_on_node
 from domain.state.occupancy import Occupancy
 from domain.state.pods import PodEntry
+from domain.state.settling import cover_pods
 from domain.state.steps import NodeFollowed, PodFollowedRefreshed, PodsFollowed, PodsLeft, VersionsFollowed
 from domain.state.table import why_too_many_names
 from domain.state.usage import USAGE_SHARD
@@ -48,7 +49,6 @@ def follow_node(of: Occupancy, step: NodeFollowed) -> Iterator[Change]:
         if not step.deleted:
             of.write_row(entry)
         of.usage.unknown.discard(step.name)
-        of.settle_anew((step.name,))
     if not was_known:
         of.count_own_pods(step.name)
     if step.spec is not None:
@@ -104,7 +104,7 @@ def count_pods(of: Occupancy, step: PodsFollowed) -> Iterator[Change]:
             of.uncounted[pod.key] = node
     if placed:
         of.sums.count_placed(placed, np.array(rows), nodes)
-    of.cover_pods([pod.key for pod in step.pods])
+    cover_pods(of, [pod.key for pod in step.pods])
 
 
 def _why_not_counted(of: Occupancy, pod: PodSpec, node: str, shard: int) -> str:

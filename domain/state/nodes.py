@@ -16,8 +16,7 @@ class NodeEntry:
     ``ordinal`` is given with the first spec, so that it is the same after a restart. ``version`` counts each
     change of the node and of what is placed on it, ``spec_count`` those of its spec. ``recent`` names the
     pods that measurements do not cover yet; None where the node never was measured, as then it is all of
-    them. A pod is covered by the first measurement that was made long enough after its placement:
-    ``covered_ms`` is the log time of placement up to which the latest one covers them.
+    them. (``domain/state/settling.py``).
     ``elsewhere`` sums, for a node with a row, the requests of its pods that have no column.
     """
 
@@ -30,20 +29,19 @@ class NodeEntry:
     pods: dict[str, PodEntry] = field(default_factory=dict)
     elsewhere: dict[str, int] = field(default_factory=dict)
     recent: set[str] | None = None
-    covered_ms: int = 0
 
     def add_pod(self, pod: PodEntry) -> None:
-        """Count a pod on the node, as a recent one until ``cover`` says otherwise."""
+        """Count a pod on the node, as a recent one until a measurement covers it."""
         key = pod.spec.key
         self.pods[key] = pod
         if self.recent is not None:
             self.recent.add(key)
 
-    def covered(self) -> list[PodEntry]:
-        """Return the recent pods that the node's latest measurement covers."""
+    def covered(self, until_ms: int) -> list[PodEntry]:
+        """Return the recent pods that were placed by a log time, if the node was measured at all."""
         if self.recent is None:
             return []
-        pods, until_ms = self.pods, self.covered_ms
+        pods = self.pods
         return [pods[key] for key in self.recent if 0 < pods[key].placed_ms <= until_ms]
 
     def drop_pod(self, pod: PodEntry) -> None:

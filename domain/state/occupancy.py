@@ -9,7 +9,6 @@ import numpy as np
 
 from domain.model.devices import BUSY, choose, devices_of
 from domain.model.limits import pods_per_node_max
-from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
 from domain.state.changes import LeftToReport, PodOrphaned, PodRefreshed, PodReturned
 from domain.state.devices import NO_DEVICE, free_milli
@@ -18,7 +17,6 @@ from domain.state.nominations import Nominations
 from domain.state.own_changes import OwnChanges
 from domain.state.pod_index import PodIndex
 from domain.state.pods import PodEntry
-from domain.state.policies import Policies
 from domain.state.resources import NOWHERE
 from domain.state.sums import Sums
 from domain.state.table import NodeTable
@@ -49,8 +47,6 @@ class Occupancy:
         The shards that this worker holds. Until it is told (``Owned``) there is one, and it is its own.
     last_ordinal : int
         The greatest of all nodes.
-    policies : Policies
-        The co-location policies in force.
     """
 
     def __init__(self, table: NodeTable, usage: UsageWindows) -> None:
@@ -67,7 +63,6 @@ class Occupancy:
         self.orphaned: set[str] = set()
         self.own = frozenset((0,))
         self.last_ordinal = 0
-        self.policies = Policies()  # the state gives those in force
 
     # --------------------------------------------------------------------------------- what is known
 
@@ -90,8 +85,7 @@ class Occupancy:
         entry = self.nodes.get(name)
         if entry is None:
             entry = self.nodes[name] = NodeEntry()
-            if (window := self.usage.windows.get(name)) is not None:
-                entry.recent, entry.covered_ms = set(), window.at_ms - self.settle_ms(None)
+            entry.recent = set() if name in self.usage.windows else None
         return entry
 
     def set_ordinal(self, entry: NodeEntry, ordinal: int) -> None:
@@ -242,7 +236,7 @@ class Occupancy:
             self.sums.count_pod(row, known, entry.spec, 1)
             self.table.touch(row)
         if entry.placed_ms and known.recent is not None:  # as of one that is restored, or was resized
-            self.sums.cover_pods(self.table.rows.get(node), known)
+            self.sums.cover_pods(self.table.rows.get(node), known, self.usage.covered_ms[node])
 
     def count_foreign_pod(self, entry: PodEntry, node: str) -> int | None:
         """Let another worker's pod be on a node; return the row in which it is yet to be counted, if any."""
@@ -334,49 +328,6 @@ class Occupancy:
             placed.append(entry.spec)
         if placed:
             self.own_changes.add_claim(self.sums.count_placed(placed, rows, self.nodes))
-
-    def measure_node(self, node: str, *, newer: bool) -> None:
-        """Stamp the row of a node that was measured. The latest measurement covers the pods that settled."""
-        entry, row = self.nodes.get(node), self.table.rows.get(node)
-        if newer and entry is not None:
-            if entry.recent is None:
-                entry.recent = set(entry.pods)
-            entry.covered_ms = self.usage.windows[node].at_ms - self.settle_ms(entry.spec)
-            self.sums.cover_pods(row, entry)
-        if row is not None:
-            self.table.touch_usage(row)
-
-    def cover_pods(self, keys: Iterable[str]) -> None:
-        """Let pods be covered of which it is known only now when they were placed. Cost: O(1) each."""
-        windows, pods, nodes = self.usage.windows, self.pods, self.nodes
-        if not windows:
-            return
-        for name in {pods[key].node for key in keys if key in pods} & windows.keys():
-            self.sums.cover_pods(self.table.rows.get(name), nodes[name])
-
-    def settle_ms(self, spec: NodeSpec | None) -> int:
-        """Return for how long a pod on a node counts as recent whatever is measured: it may just start."""
-        return self.policies.of({} if spec is None else spec.labels).policy.view.settle_seconds * 1_000
-
-    def settle_anew(self, names: Iterable[str]) -> None:
-        """Find again which pods measurements cover, on nodes for which pods may settle in another time."""
-        for name in names:
-            window, entry = self.usage.windows.get(name), self.nodes.get(name)
-            if window is None or entry is None:
-                continue
-            covered_ms = window.at_ms - self.settle_ms(entry.spec)
-            if covered_ms != entry.covered_ms or entry.recent is None:
-                entry.recent, entry.covered_ms = set(entry.pods), covered_ms
-                self.sums.count_recent_anew(self.nodes, (name,))
-                self.sums.cover_pods(self.table.rows.get(name), entry)
-
-    def follow_policies(self) -> None:
-        """Count recent pods by the policies in force. Cost: O(recent pods); O(pods) for other estimates."""
-        rule = self.policies.of_all.policy.estimate
-        if rule != self.table.resources.estimate_rule:
-            self.table.resources.expect(rule)
-            self.sums.count_recent_anew(self.nodes)
-        self.settle_anew(list(self.usage.windows))
 
     def why_full(self, node: str) -> str:
         """Return why no further pod may be counted on a node, "" where one may: sums must not leave int64."""

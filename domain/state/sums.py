@@ -135,12 +135,12 @@ class Sums:
         if asking:
             self.derive(np.unique(rows[asking]))
 
-    def cover_pods(self, row: int | None, entry: NodeEntry) -> None:
-        """Let recent pods be covered that the node's latest measurement covers. Cost: O(recent pods).
+    def cover_pods(self, row: int | None, entry: NodeEntry, until_ms: int) -> None:
+        """Let recent pods of a node be covered that were placed by a log time. Cost: O(recent pods).
 
-        Those of a node that was never measured before are all recent. ``row`` is None where it has none.
+        ``row`` is None where the node has none.
         """
-        covered = entry.covered()
+        covered = entry.covered(until_ms)
         if row is not None:
             for pod in covered:
                 self._count_recent(row, pod.spec, -1)

@@ -185,6 +185,8 @@ class UsageWindows:
         Node -> its window. Nodes that are not known yet have one too, up to a bound.
     qualities : dict
         Node -> what was measured by quality, for those of which anything was.
+    covered_ms : dict
+        Node -> log time of placement up to which its latest measurement covers pods (``settling.py``).
     measured : dict
         Node -> resource -> figures, computed again whenever a measurement is folded.
     unknown : set of str
@@ -200,6 +202,7 @@ class UsageWindows:
         self._window_seconds = window_seconds
         self.windows: dict[str, NodeWindow] = {}
         self.qualities: dict[str, QualityRecord] = {}
+        self.covered_ms: dict[str, int] = {}
         self.measured: dict[str, dict[str, Measured]] = {}
         self.unknown: set[str] = set()
 
@@ -259,6 +262,7 @@ class UsageWindows:
         """Drop a node's window; say whether there was one."""
         self.measured.pop(node, None)
         self.qualities.pop(node, None)
+        self.covered_ms.pop(node, None)
         self.unknown.discard(node)
         return self.windows.pop(node, None) is not None
 

@@ -22,14 +22,17 @@ class Plain(NamedTuple):
         return self.key.partition("/")[0]
 
 
-def plain_draw(pods: Sequence[Plain], works: Works, work_max: int, pods_max: int) -> list[Plain]:
-    """Return whose turn it is: half by priority and age, then who had least, one pod after another."""
+def plain_draw(pods: Sequence[Plain], works: Works | None, work_max: int, pods_max: int) -> list[Plain]:
+    """Return whose turn it is: half by priority and age, then who had least, one pod after another.
+
+    Without ``works`` each pod costs the same: it is only told why it waits.
+    """
     waiting = sorted(pods, key=lambda pod: pod[:3])
     spent, used, paid, drawn = 0, dict[str, int](), set[tuple[str, bytes]](), list[Plain]()
 
     def take(pod: Plain) -> int:
-        work = works.of_pod(pod.group)
-        if (pod.namespace, pod.group.signature) not in paid:
+        work = 1 if works is None else works.of_pod(pod.group)
+        if works is not None and (pod.namespace, pod.group.signature) not in paid:
             paid.add((pod.namespace, pod.group.signature))
             work += works.of_group(pod.group)
             static, of_static = works.of_static(pod.group)

@@ -11,8 +11,8 @@ from domain.model.decisions import Attempt
 from domain.model.events import PodDeleted, PodUpserted
 from domain.model.pods import DEFAULT_PROFILE
 from domain.model.profiles import BUILT_IN_PROFILES
-from domain.queue.groups import WaitingGroup
-from domain.queue.turns import Works
+from domain.queue.groups import Tried, WaitingGroup
+from domain.queue.turns import Budget, Works
 from tests.depth import some
 from tests.oracle.plain_queue import Plain, plain_draw
 from tests.values import pod, template
@@ -22,6 +22,7 @@ SHAPES = [
     for i in range(1, 5)
     for priority in (-1, 0, 7)
 ]
+SHAPES += [template(100 + i, priority=i % 3, qos_class="Guaranteed") for i in range(3)]
 
 
 class Pair:
@@ -32,6 +33,8 @@ class Pair:
         self.scheduler = Scheduler(BUILT_IN_PROFILES, seed=0)
         self.queue = self.scheduler.queue
         self.works = Works(self.scheduler.state)
+        for plan in self.scheduler.profiles.plans.values():
+            plan.colocates = True
         self.added = self.drawn = self.cuts = self.refused = 0
 
     def change(self) -> None:
@@ -52,23 +55,38 @@ class Pair:
             self.queue.wake_group(group)
 
     def draw(self) -> None:
-        """Draw pods and compare; some of the groups find no node, the others' pods leave."""
-        work_max, pods_max = self.random.choice((0, 200, 900, 10_000)), self.random.choice((1, 3, 12, 400))
+        """Draw pods of both lanes and compare; some of the groups find no node, the others' pods leave."""
+        self.queue.begin_cycle()
+        for is_low in (False, True):
+            work_max = self.random.choice((0, 200, 900, 10_000))
+            self._draw_lane(Budget(work_max, self.random.choice((1, 3, 12, 400))), is_low=is_low)
+
+    def _draw_lane(self, budget: Budget, *, is_low: bool) -> None:
         waiting = [
             Plain(-group.template.priority, arrival, key, group)
             for group in self.queue.groups.values()
             for line in group.lines.values()
             for key, arrival in line.pods.items()
-            if group.is_active or key in line.fresh
+            if (group.is_active or key in line.fresh) and (group.template.qos_class == "BestEffort") == is_low
         ]
-        expected = [each.key for each in plain_draw(waiting, self.works, work_max, pods_max)]
-        refused, [(tried, _)] = self.queue.draw(work_max, pods_max)
-        told = {key for _, keys in refused for key in keys}
-        assert [key for key, _ in tried] == [key for key in expected if key not in told]
-        assert told == {each.key for each in waiting if not each.group.is_active} & set(expected)
+        to_try = [each for each in waiting if each.group.is_active]
+        expected = [x.key for x in plain_draw(to_try, self.works, budget.work_max, budget.first_max)]
+        [(tried, _)], turns = self.queue.draw(budget.work_max, budget.first_max, is_low=is_low)
+        assert [key for key, _ in tried] == expected
+        assert turns.pods_count == len(expected)
+        self._tell([each for each in waiting if each not in to_try], budget.pods_max - len(tried), is_low)
         self.drawn += len(expected)
-        self.cuts += len(expected) < len(waiting)
+        self.cuts += len(expected) < len(to_try)
+        self._end(tried)
+
+    def _tell(self, waiting: list[Plain], pods_max: int, is_low: bool) -> None:
+        """Draw pods that are only told why they wait."""
+        told = {key for _, keys in self.queue.draw_told(pods_max, is_low=is_low) for key in keys}
+        assert told == {each.key for each in plain_draw(waiting, None, 1 << 40, pods_max)}
         self.refused += len(told)
+
+    def _end(self, tried: list[Tried]) -> None:
+        """Let some of the groups find no node, and the others' pods leave."""
         self.queue.note_tried(key for key, _ in tried)
         for group in {group: None for _, group in tried}:
             if self.random.random() < 0.6:

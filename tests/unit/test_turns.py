@@ -51,7 +51,7 @@ def drawn(of: list[Line], work_max: int, pods_max: int = MANY) -> list[Candidate
         if first is not None:
             waiting.setdefault(line.namespace, []).append(first)
     heads = {namespace: sorted(entries) for namespace, entries in waiting.items()}
-    return draw(heads, WORKS, work_max=work_max, pods_max=pods_max)[0]
+    return [*draw(heads, WORKS, work_max=work_max, pods_max=pods_max).drawn]
 
 
 def counts(chosen: list[Candidate]) -> dict[str, int]:
@@ -136,9 +136,9 @@ def test_an_ordinary_batch_is_drawn_whole() -> None:
         state.apply(NodeUpserted(node(f"n{n}")))
     of = lines(("a", 0, 1_000), pods=2)
     heads = {"a": sorted(first for line in of if (first := line.first()) is not None)}
-    chosen, _, work = draw(heads, Works(state), work_max=cycle_work_max, pods_max=cycle_pods_max)
-    assert len(chosen) == 2_000
-    assert work < cycle_work_max
+    turns = draw(heads, Works(state), work_max=cycle_work_max, pods_max=cycle_pods_max)
+    assert (len(turns.drawn), turns.pods_count, turns.is_cut) == (2_000, 2_000, False)
+    assert turns.work < cycle_work_max
 
 
 def test_what_static_plugins_say_is_paid_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,14 +151,22 @@ def test_what_static_plugins_say_is_paid_for_once(monkeypatch: pytest.MonkeyPatc
     heads = {"a": sorted(first for line in several if (first := line.first()) is not None)}
     static = static_work(shapes[0], TABLE)
     assert static > 1_000
-    assert draw(heads, works, work_max=MANY, pods_max=MANY)[2] == 20 * ONE + 2 * static
+    assert draw(heads, works, work_max=MANY, pods_max=MANY).work == 20 * ONE + 2 * static
 
 
 def test_what_is_not_drawn_is_not_looked_at() -> None:
     several = lines(("a", 0, 100), pods=3)
     waiting = {"a": sorted(first for line in several if (first := line.first()) is not None)}
-    _, opened, _ = draw(waiting, WORKS, work_max=MANY, pods_max=9)
-    assert opened == several[:4]  # the next pod, which had no turn any more, among them
+    turns = draw(waiting, WORKS, work_max=MANY, pods_max=9)
+    assert turns.opened == several[:4]  # the next pod, which had no turn any more, among them
+    assert turns.is_cut
+
+
+def test_to_tell_a_pod_why_it_waits_costs_the_same_whatever_it_asks_for() -> None:
+    several = lines(("a", 0, 3), ("b", 0, 2), pods=2)
+    heads = {name: [first for x in several if x.namespace == name and (first := x.first())] for name in "ab"}
+    turns = draw(heads, WORKS, work_max=MANY, pods_max=MANY, is_told=True)
+    assert (turns.pods_count, turns.work) == (10, 10 * pod_work(template(1), PLAN, TABLE))
 
 
 def test_a_pod_costs_more_the_more_it_asks_of_other_pods() -> None:

@@ -1,0 +1,66 @@
+"""Which pods on a node its measurements cover: those that settled before the latest one was made.
+
+A pod that was bound a second ago has hardly started, so a measurement does not know it yet. It counts by what
+it is expected to use until the first measurement that was made ``settle_seconds`` or more after its placement.
+When each pod was placed is in the ledger, so which pods are covered is the same after a restart.
+Source: scheduler-plugins, Trimaran, which counts pods of the last 60 seconds before a measurement likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from domain.state.occupancy import Occupancy
+from domain.state.policies import Policies
+
+
+def measure_node(of: Occupancy, policies: Policies, node: str, *, newer: bool) -> None:
+    """Stamp the row of a node that was measured. The latest measurement covers the pods that settled."""
+    entry, row = of.nodes.get(node), of.table.rows.get(node)
+    if newer:
+        until_ms = of.usage.covered_ms[node] = _covered_ms(of, policies, node)
+        if entry is not None:
+            if entry.recent is None:
+                entry.recent = set(entry.pods)
+            of.sums.cover_pods(row, entry, until_ms)
+    if row is not None:
+        of.table.touch_usage(row)
+
+
+def cover_pods(of: Occupancy, keys: Iterable[str]) -> None:
+    """Let pods be covered of which it is known only now when they were placed. Cost: O(1) each."""
+    covered_ms, pods = of.usage.covered_ms, of.pods
+    if not covered_ms:
+        return
+    for name in {pods[key].node for key in keys if key in pods} & covered_ms.keys():
+        of.sums.cover_pods(of.table.rows.get(name), of.nodes[name], covered_ms[name])
+
+
+def settle_anew(of: Occupancy, policies: Policies, names: Iterable[str]) -> None:
+    """Find again which pods are covered, on nodes where pods may settle in another time than before."""
+    for name in names:
+        entry = of.nodes.get(name)
+        if entry is None or name not in of.usage.covered_ms:
+            continue
+        until_ms = _covered_ms(of, policies, name)
+        if until_ms != of.usage.covered_ms[name] or entry.recent is None:
+            of.usage.covered_ms[name] = until_ms
+            entry.recent = set(entry.pods)
+            of.sums.count_recent_anew(of.nodes, (name,))
+            of.sums.cover_pods(of.table.rows.get(name), entry, until_ms)
+
+
+def follow_policies(of: Occupancy, policies: Policies) -> None:
+    """Count recent pods by the policies in force. Cost: O(recent pods); O(pods) for other estimates."""
+    rule = policies.of_all.policy.estimate
+    if rule != of.table.resources.estimate_rule:
+        of.table.resources.expect(rule)
+        of.sums.count_recent_anew(of.nodes)
+    settle_anew(of, policies, list(of.usage.covered_ms))
+
+
+def _covered_ms(of: Occupancy, policies: Policies, node: str) -> int:
+    """Return the log time of placement up to which the latest measurement of a node covers pods."""
+    entry = of.nodes.get(node)
+    labels = {} if entry is None or entry.spec is None else entry.spec.labels
+    return of.usage.windows[node].at_ms - policies.of(labels).policy.view.settle_seconds * 1_000
