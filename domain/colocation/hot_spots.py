@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from domain.model.colocation import Amounts, HotSpotRule, Quality
@@ -91,62 +92,52 @@ def relief(
     Cost: the number of pods times the number of those that move.
     """
     chosen: list[Movable] = []
+    excess = _excess(rule, capacity, used, chosen)
     for quality in _ORDER:
-        waiting = [
-            pod
-            for pod in pods
-            if pod.quality is quality and not any(_same_workload(pod, each) for each in chosen)
-        ]
-        while waiting and not (chosen and _is_relieved(rule, capacity, used, chosen)):
-            excess = _excess(rule, capacity, used, chosen)
-            largest = min(waiting, key=lambda pod: (-_covered(capacity, excess, pod), pod.name))
+        waiting = [pod for pod in pods if pod.quality is quality and not _has_workload_of(chosen, pod)]
+        while waiting and (any(excess) or not chosen):
+            largest = min(waiting, key=lambda pod: (*_place(capacity, excess, pod), pod.name))
             chosen.append(largest)
-            waiting = [pod for pod in waiting if pod is not largest and not _same_workload(pod, largest)]
-    if not chosen or not _is_relieved(rule, capacity, used, chosen):
+            waiting = [pod for pod in waiting if pod is not largest and not _has_workload_of([largest], pod)]
+            excess = _excess(rule, capacity, used, chosen)
+    if any(excess):
         return ()
-    return tuple(_needed(rule, capacity, used, chosen))
-
-
-def _needed(rule: HotSpotRule, capacity: Amounts, used: Amounts, chosen: list[Movable]) -> list[Movable]:
-    """Leave out what is superfluous; the last choices, which have the strongest promises, first."""
-    for pod in tuple(reversed(chosen)):
+    for pod in tuple(reversed(chosen)):  # the strongest promises, and then the smallest pods, first
         others = [each for each in chosen if each is not pod]
-        if others and _is_relieved(rule, capacity, used, others):
+        if others and not any(_excess(rule, capacity, used, others)):
             chosen = others
-    return chosen
+    return tuple(chosen)
 
 
-def _is_relieved(rule: HotSpotRule, capacity: Amounts, used: Amounts, moved: Sequence[Movable]) -> bool:
-    return all(
-        whole <= 0 or (now - freed) * 100 < whole * rule.target_percent
-        for whole, now, freed in zip(capacity, used, _estimates(moved), strict=True)
+def _excess(rule: HotSpotRule, capacity: Amounts, used: Amounts, moved: Sequence[Movable]) -> Amounts:
+    """Return how much must go yet, so that each resource is used to less than the target."""
+    cpu_milli = used.cpu_milli - sum(pod.estimate.cpu_milli for pod in moved)
+    memory_bytes = used.memory_bytes - sum(pod.estimate.memory_bytes for pod in moved)
+    return Amounts(
+        _above(rule, capacity.cpu_milli, cpu_milli), _above(rule, capacity.memory_bytes, memory_bytes)
     )
 
 
-def _excess(
-    rule: HotSpotRule, capacity: Amounts, used: Amounts, moved: Sequence[Movable]
-) -> tuple[float, ...]:
-    """Return what is above the target, per resource."""
-    return tuple(
-        max(0.0, now - freed - whole * rule.target_percent / 100.0)
-        for whole, now, freed in zip(capacity, used, _estimates(moved), strict=True)
-    )
+def _above(rule: HotSpotRule, whole: int, used: int) -> int:
+    if whole <= 0:
+        return 0
+    return max(0, used - math.ceil(whole * rule.target_percent / 100.0) + 1)
 
 
-def _covered(capacity: Amounts, excess: tuple[float, ...], pod: Movable) -> float:
-    """Return how much of the excess a pod takes with it, in shares of the node; without any, its cpu."""
+def _place(capacity: Amounts, excess: Amounts, pod: Movable) -> tuple[float, float]:
+    """Return what puts a pod first: how much of the excess it takes with it, and of equals the larger.
+
+    Both are in shares of the node, and of what is in excess alone; where nothing is, of cpu.
+    """
     bounds = excess if any(excess) else Amounts(capacity.cpu_milli)
-    return sum(
-        min(estimate, bound) / whole
+    counted = [
+        (estimate, bound, whole)
         for estimate, bound, whole in zip(pod.estimate, bounds, capacity, strict=True)
-        if whole > 0
-    )
+        if bound > 0
+    ]
+    covered = sum(min(estimate, bound) / whole for estimate, bound, whole in counted)
+    return -covered, -sum(estimate / whole for estimate, _, whole in counted)
 
 
-def _estimates(pods: Sequence[Movable]) -> Iterator[int]:
-    yield sum(pod.estimate.cpu_milli for pod in pods)
-    yield sum(pod.estimate.memory_bytes for pod in pods)
-
-
-def _same_workload(pod: Movable, other: Movable) -> bool:
-    return pod.workload != "" and pod.workload == other.workload
+def _has_workload_of(pods: Sequence[Movable], other: Movable) -> bool:
+    return other.workload != "" and any(pod.workload == other.workload for pod in pods)
