@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from domain.model.colocation import Amounts, HotSpotRule, Quality
+from domain.model.colocation import Amounts, Heat, HotSpotRule, Quality
 
 _ORDER = (Quality.LOW, Quality.MID, Quality.HIGH)
 
@@ -23,24 +23,6 @@ class Sample(NamedTuple):
     latency_factor: float | None = None
 
 
-class Heat(NamedTuple):
-    """Whether a node is hot, and how many samples in a row have said the opposite."""
-
-    is_hot: bool = False
-    against_count: int = 0
-
-    def next(self, rule: HotSpotRule, is_bad: bool) -> Heat:
-        """Return the state after one more sample.
-
-        ``bad_count`` bad samples in a row make a node hot, ``good_count`` good ones in a row make it calm.
-        """
-        if is_bad is self.is_hot:
-            return Heat(self.is_hot)
-        against = self.against_count + 1
-        enough = rule.good_count if self.is_hot else rule.bad_count
-        return Heat(not self.is_hot) if against >= enough else Heat(self.is_hot, against)
-
-
 class Movable(NamedTuple):
     """A pod that may be moved, its name as ``namespace/name``; ``workload`` "" where it has none."""
 
@@ -48,6 +30,19 @@ class Movable(NamedTuple):
     quality: Quality
     estimate: Amounts
     workload: str = ""
+
+
+def next_heat(rule: HotSpotRule, heat: Heat, is_bad: bool) -> Heat:
+    """Return whether a node is hot after one more sample, and the samples in a row.
+
+    ``bad_count`` bad samples in a row make it hot, ``good_count`` good ones in a row make it calm. Nothing
+    is counted beyond that, so that the state of a node rests where its samples do.
+    """
+    if is_bad:
+        bad = min(heat.bad_count + 1, rule.bad_count)
+        return Heat(is_hot=heat.is_hot or bad >= rule.bad_count, bad_count=bad)
+    good = min(heat.good_count + 1, rule.good_count)
+    return Heat(is_hot=heat.is_hot and good < rule.good_count, good_count=good)
 
 
 def bad_signs(rule: HotSpotRule, capacity: Amounts, sample: Sample) -> tuple[str, ...]:

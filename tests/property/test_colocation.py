@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from domain.colocation.eviction import Candidate, Cause, LowCpu, choose_victims, starved_release_milli
-from domain.colocation.hot_spots import Heat, Movable, relief
+from domain.colocation.hot_spots import Movable, next_heat, relief
 from domain.colocation.pricing import Part, price_micro, split, used_between
 from domain.colocation.replicas import Observed, replicas_of
 from domain.colocation.suppression import (
@@ -25,6 +25,7 @@ from domain.colocation.view import Requests, available, room_without_recent
 from domain.model.colocation import (
     Amounts,
     EvictionRule,
+    Heat,
     HotSpotRule,
     LendingForm,
     PodCounters,
@@ -314,7 +315,7 @@ def weight(pods: Any) -> tuple[int, int, int]:
 def test_a_node_is_hot_after_five_bad_samples_and_calm_after_three_good_ones(samples: list[bool]) -> None:
     rule, heat, is_hot = HotSpotRule(), Heat(), False
     for end in range(1, len(samples) + 1):
-        heat = heat.next(rule, samples[end - 1])
+        heat = next_heat(rule, heat, samples[end - 1])
         if end >= 5 and all(samples[end - 5 : end]):
             is_hot = True
         if end >= 3 and not any(samples[end - 3 : end]):
