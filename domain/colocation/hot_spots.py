@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from domain.model.colocation import Amounts, HotSpotRule, Quality
+from domain.model.colocation import Amounts, Heat, HotSpotRule, Quality
 
 _ORDER = (Quality.LOW, Quality.MID, Quality.HIGH)
 
@@ -22,24 +23,6 @@ class Sample(NamedTuple):
     latency_factor: float | None = None
 
 
-class Heat(NamedTuple):
-    """Whether a node is hot, and how many samples in a row have said the opposite."""
-
-    is_hot: bool = False
-    against_count: int = 0
-
-    def next(self, rule: HotSpotRule, is_bad: bool) -> Heat:
-        """Return the state after one more sample.
-
-        ``bad_count`` bad samples in a row make a node hot, ``good_count`` good ones in a row make it calm.
-        """
-        if is_bad is self.is_hot:
-            return Heat(self.is_hot)
-        against = self.against_count + 1
-        enough = rule.good_count if self.is_hot else rule.bad_count
-        return Heat(not self.is_hot) if against >= enough else Heat(self.is_hot, against)
-
-
 class Movable(NamedTuple):
     """A pod that may be moved, its name as ``namespace/name``; ``workload`` "" where it has none."""
 
@@ -47,6 +30,19 @@ class Movable(NamedTuple):
     quality: Quality
     estimate: Amounts
     workload: str = ""
+
+
+def next_heat(rule: HotSpotRule, heat: Heat, is_bad: bool) -> Heat:
+    """Return whether a node is hot after one more sample, and the samples in a row.
+
+    ``bad_count`` bad samples in a row make it hot, ``good_count`` good ones in a row make it calm. Nothing
+    is counted beyond that, so that the state of a node rests where its samples do.
+    """
+    if is_bad:
+        bad = min(heat.bad_count + 1, rule.bad_count)
+        return Heat(is_hot=heat.is_hot or bad >= rule.bad_count, bad_count=bad)
+    good = min(heat.good_count + 1, rule.good_count)
+    return Heat(is_hot=heat.is_hot and good < rule.good_count, good_count=good)
 
 
 def bad_signs(rule: HotSpotRule, capacity: Amounts, sample: Sample) -> tuple[str, ...]:
@@ -91,62 +87,52 @@ def relief(
     Cost: the number of pods times the number of those that move.
     """
     chosen: list[Movable] = []
+    excess = _excess(rule, capacity, used, chosen)
     for quality in _ORDER:
-        waiting = [
-            pod
-            for pod in pods
-            if pod.quality is quality and not any(_same_workload(pod, each) for each in chosen)
-        ]
-        while waiting and not (chosen and _is_relieved(rule, capacity, used, chosen)):
-            excess = _excess(rule, capacity, used, chosen)
-            largest = min(waiting, key=lambda pod: (-_covered(capacity, excess, pod), pod.name))
+        waiting = [pod for pod in pods if pod.quality is quality and not _has_workload_of(chosen, pod)]
+        while waiting and (any(excess) or not chosen):
+            largest = min(waiting, key=lambda pod: (*_place(capacity, excess, pod), pod.name))
             chosen.append(largest)
-            waiting = [pod for pod in waiting if pod is not largest and not _same_workload(pod, largest)]
-    if not chosen or not _is_relieved(rule, capacity, used, chosen):
+            waiting = [pod for pod in waiting if pod is not largest and not _has_workload_of([largest], pod)]
+            excess = _excess(rule, capacity, used, chosen)
+    if any(excess):
         return ()
-    return tuple(_needed(rule, capacity, used, chosen))
-
-
-def _needed(rule: HotSpotRule, capacity: Amounts, used: Amounts, chosen: list[Movable]) -> list[Movable]:
-    """Leave out what is superfluous; the last choices, which have the strongest promises, first."""
-    for pod in tuple(reversed(chosen)):
+    for pod in tuple(reversed(chosen)):  # the strongest promises, and then the smallest pods, first
         others = [each for each in chosen if each is not pod]
-        if others and _is_relieved(rule, capacity, used, others):
+        if others and not any(_excess(rule, capacity, used, others)):
             chosen = others
-    return chosen
+    return tuple(chosen)
 
 
-def _is_relieved(rule: HotSpotRule, capacity: Amounts, used: Amounts, moved: Sequence[Movable]) -> bool:
-    return all(
-        whole <= 0 or (now - freed) * 100 < whole * rule.target_percent
-        for whole, now, freed in zip(capacity, used, _estimates(moved), strict=True)
+def _excess(rule: HotSpotRule, capacity: Amounts, used: Amounts, moved: Sequence[Movable]) -> Amounts:
+    """Return how much must go yet, so that each resource is used to less than the target."""
+    cpu_milli = used.cpu_milli - sum(pod.estimate.cpu_milli for pod in moved)
+    memory_bytes = used.memory_bytes - sum(pod.estimate.memory_bytes for pod in moved)
+    return Amounts(
+        _above(rule, capacity.cpu_milli, cpu_milli), _above(rule, capacity.memory_bytes, memory_bytes)
     )
 
 
-def _excess(
-    rule: HotSpotRule, capacity: Amounts, used: Amounts, moved: Sequence[Movable]
-) -> tuple[float, ...]:
-    """Return what is above the target, per resource."""
-    return tuple(
-        max(0.0, now - freed - whole * rule.target_percent / 100.0)
-        for whole, now, freed in zip(capacity, used, _estimates(moved), strict=True)
-    )
+def _above(rule: HotSpotRule, whole: int, used: int) -> int:
+    if whole <= 0:
+        return 0
+    return max(0, used - math.ceil(whole * rule.target_percent / 100.0) + 1)
 
 
-def _covered(capacity: Amounts, excess: tuple[float, ...], pod: Movable) -> float:
-    """Return how much of the excess a pod takes with it, in shares of the node; without any, its cpu."""
+def _place(capacity: Amounts, excess: Amounts, pod: Movable) -> tuple[float, float]:
+    """Return what puts a pod first: how much of the excess it takes with it, and of equals the larger.
+
+    Both are in shares of the node, and of what is in excess alone; where nothing is, of cpu.
+    """
     bounds = excess if any(excess) else Amounts(capacity.cpu_milli)
-    return sum(
-        min(estimate, bound) / whole
+    counted = [
+        (estimate, bound, whole)
         for estimate, bound, whole in zip(pod.estimate, bounds, capacity, strict=True)
-        if whole > 0
-    )
+        if bound > 0
+    ]
+    covered = sum(min(estimate, bound) / whole for estimate, bound, whole in counted)
+    return -covered, -sum(estimate / whole for estimate, _, whole in counted)
 
 
-def _estimates(pods: Sequence[Movable]) -> Iterator[int]:
-    yield sum(pod.estimate.cpu_milli for pod in pods)
-    yield sum(pod.estimate.memory_bytes for pod in pods)
-
-
-def _same_workload(pod: Movable, other: Movable) -> bool:
-    return pod.workload != "" and pod.workload == other.workload
+def _has_workload_of(pods: Sequence[Movable], other: Movable) -> bool:
+    return other.workload != "" and any(pod.workload == other.workload for pod in pods)
