@@ -293,7 +293,8 @@ class ClusterState:
         spec = None if entry is None else entry.spec
         if entry is not None and spec is not None and entry.deleted:
             return _SKIPPED
-        change = self.usage.fold(event.usage, spec)
+        hot_spot = self.config.policies.of({} if spec is None else spec.labels).policy.hot_spot
+        change = self.usage.fold(event.usage, spec, hot_spot)
         if isinstance(change, NodeMeasured):
             settling.measure_node(self._occupancy, self.config.policies, change.name, newer=change.newer)
             if event.usage.quality is not msgspec.UNSET:

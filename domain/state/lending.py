@@ -21,6 +21,7 @@ from domain.state.nodes import NodeEntry
 from domain.state.policies import Policies
 from domain.state.resources import ROOM
 from domain.state.table import NodeTable
+from domain.state.usage import capacity_of
 
 _NOTHING = (0, 0, 0, 0)
 
@@ -110,7 +111,7 @@ class Lending:
         if now_ms < end_ms < NEVER_MS:
             heapq.heappush(self._ends, (end_ms, node))
         is_hot = record is not None and record.heat.is_hot
-        room = _NOTHING if record is None or is_hot or now_ms >= end_ms else self._room(node, record.use)
+        room = _NOTHING if record is None or now_ms >= end_ms else self._room(node, record.use)
         if is_hot != table.hot[row]:
             table.hot[row] = is_hot
             table.touch_spec(row)  # static filters look at it, and nothing else changes as rarely
@@ -121,8 +122,7 @@ class Lending:
     def _room(self, node: str, use: UseByQuality) -> tuple[int, int, int, int]:
         entry = self._nodes[node]
         assert entry.spec is not None
-        rule, offered = self._rule(entry.spec), entry.spec.capacity or entry.spec.allocatable
-        capacity = Amounts(offered.get(CPU, 0), offered.get(MEMORY, 0))
+        rule, capacity = self._rule(entry.spec), capacity_of(entry.spec)
         reads_requests = {rule.mid_form, rule.low_form} != {LendingForm.USAGE}
         requests = requests_of(entry) if reads_requests else NO_REQUESTS
         room = room_without_recent(available(rule, capacity, use, requests), use)

@@ -1,8 +1,8 @@
 """Which pods on a node its measurements cover: those that settled before the latest one was made.
 
 A pod that was bound a second ago has hardly started, so a measurement does not know it yet. It counts by what
-it is expected to use until the first measurement that was made ``settle_seconds`` or more after its placement.
-When each pod was placed is in the ledger, so which pods are covered is the same after a restart.
+it is expected to use until the first measurement made ``settle_seconds`` or more after its placement. When
+each pod was placed is in the ledger, so which pods are covered is the same after a restart.
 Source: scheduler-plugins, Trimaran, which counts pods of the last 60 seconds before a measurement likewise.
 """
 

@@ -17,7 +17,8 @@ from itertools import chain
 
 import msgspec
 
-from domain.model.colocation import UseByQuality
+from domain.colocation.hot_spots import Sample, bad_signs, next_heat
+from domain.model.colocation import DEFAULT_POLICY, Amounts, HotSpotRule, UseByQuality
 from domain.model.limits import (
     unknown_nodes_measured_max,
     usage_percent_max,
@@ -26,6 +27,7 @@ from domain.model.limits import (
     usage_window_seconds,
 )
 from domain.model.nodes import NodeSpec
+from domain.model.resources import CPU, MEMORY
 from domain.model.usage import Measured, NodeUsage, QualityRecord, SeriesRecord, UsageRecord
 from domain.model.validation import key_path
 from domain.state.changes import NodeMeasured, Refused, Skipped
@@ -206,9 +208,12 @@ class UsageWindows:
         self.measured: dict[str, dict[str, Measured]] = {}
         self.unknown: set[str] = set()
 
-    def fold(self, usage: NodeUsage, spec: NodeSpec | None) -> NodeMeasured | Refused | Skipped:
+    def fold(
+        self, usage: NodeUsage, spec: NodeSpec | None, hot_spot: HotSpotRule = DEFAULT_POLICY.hot_spot
+    ) -> NodeMeasured | Refused | Skipped:
         """Take one measurement of a node, whose spec is None while it is not known.
 
+        ``hot_spot`` says what makes the node hot, where it is measured by quality.
         One that is told with its window is taken as it was folded elsewhere, whatever is known of the node.
         Cost: O(samples in the window).
         """
@@ -235,19 +240,23 @@ class UsageWindows:
         window.fold(usage.at_ms, percent, usage.window, seconds * 1000)
         self._keep(usage.node, window, known=spec is not None)
         if usage.quality is not msgspec.UNSET:
-            self._fold_quality(usage, usage.quality)
+            self._fold_quality(usage, usage.quality, hot_spot, spec)
         if (
             usage.used or seconds != self._window_seconds
         ):  # else all workers fold it alike, whatever they know of the node
             usage = msgspec.structs.replace(usage, percent=percent, used={}, window_seconds=seconds)
         return NodeMeasured(usage.node, newer, usage)
 
-    def _fold_quality(self, usage: NodeUsage, use: UseByQuality) -> None:
+    def _fold_quality(
+        self, usage: NodeUsage, use: UseByQuality, hot_spot: HotSpotRule, spec: NodeSpec | None
+    ) -> None:
         """Take what was measured by quality, unless it comes late: the latest measurement counts alone."""
         known = self.qualities.get(usage.node, _NEVER)
         if usage.at_ms <= known.at_ms:
             return
-        known = msgspec.structs.replace(known, at_ms=usage.at_ms, use=use)
+        is_bad = bool(bad_signs(hot_spot, capacity_of(spec), _sample(usage, use)))
+        heat = next_heat(hot_spot, known.heat, is_bad)
+        known = msgspec.structs.replace(known, at_ms=usage.at_ms, use=use, heat=heat)
         if usage.pods is not msgspec.UNSET:
             known = msgspec.structs.replace(known, pods_at_ms=usage.at_ms, pods=usage.pods)
         self.qualities[usage.node] = known
@@ -284,6 +293,21 @@ class UsageWindows:
         written = {node: window.record(node).series for node, window in sorted(self.windows.items())}
         known = {node: msgspec.to_builtins(series, str_keys=True) for node, series in written.items()}
         return known | {f"{node}/quality": each for node, each in sorted(self.qualities.items())}
+
+
+def capacity_of(spec: NodeSpec | None) -> Amounts:
+    """Return the cpu and memory that a node has, or that it offers where no capacity is given."""
+    offered: Mapping[str, int] = {} if spec is None else spec.capacity or spec.allocatable
+    return Amounts(offered.get(CPU, 0), offered.get(MEMORY, 0))
+
+
+def _sample(usage: NodeUsage, use: UseByQuality) -> Sample:
+    parts = use.high, use.mid, use.low, use.system
+    return Sample(
+        Amounts(*map(sum, zip(*parts, strict=True))),
+        None if usage.pressure is msgspec.UNSET else usage.pressure,
+        None if usage.latency is msgspec.UNSET else max(usage.latency.values(), default=None),
+    )
 
 
 def _as_percent(usage: NodeUsage, spec: NodeSpec | None) -> dict[str, float] | Refused:

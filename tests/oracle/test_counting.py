@@ -132,7 +132,7 @@ class World:
                     code = kernel.RULE + 2 * r + lacks
             if not code and slot.asks > self.free(row):
                 hopeless = slot.asks > self.room[row]
-                code = kernel.FIT + 2 + (kernel.UNRESOLVABLE if hopeless else 0)
+                code = kernel.FIT + 2 * 2 + hopeless
             codes.append(code)
         return codes
 

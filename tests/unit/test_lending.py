@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from domain.cycle.schedule import Scheduler
-from domain.manifests.objects import node_from_manifest, pod_from_manifest
+from domain.manifests.objects import convert_manifest, node_from_manifest, pod_from_manifest
 from domain.manifests.usage import WireNodeUsage, usage_from_wire
 from domain.model.colocation import CoLocationPolicy, EstimateRule, LendingForm, Portion, ViewRule
 from domain.model.config import CO_LOCATION_POLICY
@@ -17,7 +17,6 @@ from domain.model.pods import COLOCATION_PROFILE
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.state.resources import ROOM
 from domain.state.steps import Written
-from services.plan.objects import convert_manifest
 from tests.builders import Json, node_manifest, pod_manifest
 
 GI = 1 << 30
@@ -148,11 +147,12 @@ def test_high_pods_are_not_asked_for_room() -> None:
 def test_a_node_that_was_measured_too_long_ago_lends_nothing(quality: str) -> None:
     cluster = Cluster()
     cluster.now_ms += 90_000
-    cluster.pod("p", **({} if quality == "low" else {"cpu": "1", "limit": "2"}))
+    asked = (None, None) if quality == "low" else ("1", "2")
+    cluster.pod("p", cpu=asked[0], limit=asked[1])
     assert cluster.cycle() == {"b": 1}
     cluster.now_ms += 1
     assert cluster.scheduler.due_ms(cluster.now_ms - 1) == cluster.now_ms
-    cluster.pod("q", **({} if quality == "low" else {"cpu": "1", "limit": "2"}))
+    cluster.pod("q", cpu=asked[0], limit=asked[1])
     assert cluster.cycle() == {"waits": 1}
     assert cluster.why("q") == {"insufficient-room:cpu,insufficient-room:memory": 2}
     cluster.measure("b", high="10")
@@ -204,3 +204,37 @@ def test_what_nodes_lend_follows_their_rows_and_specs() -> None:
     assert cluster.room("b")[2] == 8, "20 less 10 in use, less a tenth"
     cluster.fold(NodeUpserted(node_of("c", {})))
     assert cluster.room("b")[2] == 8
+
+
+def test_a_hot_node_takes_no_weaker_pods_until_it_is_calm() -> None:
+    cluster = Cluster()
+
+    def measure(count: int, cores: str) -> None:
+        for _ in range(count):
+            cluster.now_ms += 10_000
+            cluster.measure("b", high=cores)
+            cluster.cycle()
+
+    measure(4, "32")
+    cluster.pod("early")
+    assert cluster.cycle() == {"b": 1}, "used to 80 %, it has room for one, and is not hot yet"
+    cluster.fold(PodDeleted("default", "early"))
+    measure(1, "32")
+    cluster.pod("late")
+    assert cluster.cycle() == {"waits": 1}, "five bad samples in a row"
+    assert cluster.why("late")["hot-node"] == 1
+    measure(2, "10")
+    assert cluster.cycle() == {}
+    assert cluster.why("late")["hot-node"] == 1
+    measure(1, "10")
+    assert not cluster.scheduler.queue.groups, "three good ones, and what waits is placed"
+
+
+def test_high_pods_go_to_a_hot_node() -> None:
+    cluster = Cluster()
+    for _ in range(5):
+        cluster.now_ms += 10_000
+        cluster.measure("b", high="39")
+    cluster.pod("high", cpu="2", memory="1Gi", is_high=True)
+    cluster.pod("other", cpu="2", memory="1Gi", is_high=True)
+    assert cluster.cycle() == {"a": 1, "b": 1}
