@@ -280,7 +280,7 @@ def _compile_filters(program: Program, groups: kernel.Groups, resources: Resourc
     groups.fit_position[slot] = kernel.NEVER if plan.fit is None else plan.fit[0]
     demands, program.firm_count = plan.demands(template, resources)
     groups.demand_count[slot] = len(demands)
-    groups.firm_from[slot] = len(demands) - program.firm_count
+    groups.firm_count[slot] = program.firm_count
     for d, demand in enumerate(demands):
         groups.demand_column[slot, d] = demand.column
         groups.demand_value[slot, d] = demand.value

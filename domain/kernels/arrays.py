@@ -198,7 +198,7 @@ class Groups(Table):
     demand_count: np.ndarray = array(np.int32, "G")
     demand_column: np.ndarray = array(np.int32, "G", DEMANDS_MAX)
     demand_value: np.ndarray = array(np.int64, "G", DEMANDS_MAX)
-    firm_from: np.ndarray = array(np.int32, "G")  # demands from here on are firm
+    firm_count: np.ndarray = array(np.int32, "G")  # so many of the last demands are firm
     add_count: np.ndarray = array(np.int32, "G")
     add_column: np.ndarray = array(np.int32, "G", ADDS_MAX)
     add_value: np.ndarray = array(np.int64, "G", ADDS_MAX)

@@ -31,6 +31,7 @@ def filter_row(columns, groups, g, row):  # type: ignore[no-untyped-def]
     if groups.fit_position[g] < position:
         bits = 0
         hopeless = 0
+        firm = groups.demand_count[g] - groups.firm_count[g]
         for d in range(groups.demand_count[g]):
             column = groups.demand_column[g, d]
             value = groups.demand_value[g, d]
@@ -38,7 +39,7 @@ def filter_row(columns, groups, g, row):  # type: ignore[no-untyped-def]
             if value > capacity - columns.requested[column, row]:
                 bits |= 1 << d
                 # Demand 0 is the pod itself, see ``ResourceFilter``.
-                if (d > 0 and value > capacity) or d >= groups.firm_from[g]:
+                if (d > 0 and value > capacity) or d >= firm:
                     hopeless = 1
         if bits != 0:
             code = FIT + 2 * bits + hopeless
@@ -65,7 +66,7 @@ def is_hopeless(columns, groups, g, row):  # type: ignore[no-untyped-def]
         hopeless = hopeless or groups.limit_value[g, m] * 100.0 > bound
     for d in range(1, groups.demand_count[g]):  # demand 0 is the pod itself, see ``ResourceFilter``
         capacity = columns.allocatable[groups.demand_column[g, d], row]
-        if d >= groups.firm_from[g]:
+        if d >= groups.demand_count[g] - groups.firm_count[g]:
             capacity -= columns.requested[groups.demand_column[g, d], row]
         hopeless = hopeless or groups.demand_value[g, d] > capacity
     return hopeless
