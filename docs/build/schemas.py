@@ -12,10 +12,13 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from domain.manifests.colocation_policy import SELECTOR, TREE, Tree
+from domain.manifests.colocation_policy import Field as PolicyField
 from domain.manifests.config_objects import READERS
 from domain.manifests.node import WireNode
 from domain.manifests.pod import WirePod
 from domain.manifests.usage import WireNodeUsage
+from domain.model.config import CO_LOCATION_POLICY
 from domain.model.decisions import Outcome
 from services.adapters.batches import DeadLetterRecord
 from services.codec.encode import DecisionRecord
@@ -54,6 +57,21 @@ class SchedulingProfile(AnyObject):
     spec: ProfileSpec | None = None
 
 
+def _strict(name: str, tree: Tree, *more: tuple[str, Any, Any]) -> type[msgspec.Struct]:
+    """Return a struct of the fields of a table, which takes no others."""
+    fields = []
+    for key, each in tree.items():
+        known = each.form.type if isinstance(each, PolicyField) else _strict(key.capitalize(), each)
+        fields.append((key, known | None, None))
+    return msgspec.defstruct(name, [*more, *fields], forbid_unknown_fields=True)
+
+
+class CoLocationPolicy(AnyObject):
+    """A policy; DELETED needs no spec."""
+
+    spec: _strict("CoLocationPolicySpec", TREE, (SELECTOR, dict[str, str] | None, None)) | None = None  # type: ignore[valid-type]
+
+
 class _NodeEvent(Envelope):
     object: WireNode | None = None
 
@@ -70,6 +88,10 @@ class _ProfileEvent(Envelope):
     object: SchedulingProfile | None = None
 
 
+class _PolicyEvent(Envelope):
+    object: CoLocationPolicy | None = None
+
+
 def _config_event(wire: type[msgspec.Struct]) -> type[msgspec.Struct]:
     return msgspec.defstruct(f"_{wire.__name__}Event", [("object", wire | None, None)], bases=(Envelope,))
 
@@ -83,6 +105,7 @@ _EVENTS: Mapping[str, tuple[str, type]] = {
         f"{re.sub('(?<=.)(?=[A-Z])', '-', kind).lower()}-event": (kind, _config_event(reader.wire))
         for kind, reader in READERS.items()
     },
+    "co-location-policy-event": (CO_LOCATION_POLICY, _PolicyEvent),
 }
 
 

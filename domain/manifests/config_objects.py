@@ -1,4 +1,4 @@
-"""Read configuration objects: namespaces, priority classes, budgets, pod groups, and what selects pods.
+"""Read configuration objects: namespaces, priority classes, budgets, pod groups, selectors of pods, policies.
 
 Of a Service, a Deployment and their like only the selector matters. Source of what is allowed: the
 validation and the defaults of the Kubernetes 1.36 API.
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from domain.manifests.colocation_policy import WireCoLocationPolicy, policy_from_wire
 from domain.manifests.label_selectors import WireLabelSelector, read_label_selector, selector_of
 from domain.manifests.metadata import Identity, Labelled, read_labels
 from domain.manifests.priority_class import WirePriorityClass, priority_class_from_wire
@@ -366,6 +367,7 @@ READERS: Mapping[str, Reader] = {
     "PodDisruptionBudget": Reader(WireBudget, _budget),
     "PodGroup": Reader(WirePodGroup, _pod_group),
     "Workload": Reader(WireGroupsObject, _groups),
+    "CoLocationPolicy": Reader(WireCoLocationPolicy, policy_from_wire),
     "Service": Reader(WireService, _service),
     "ReplicationController": Reader(WireReplicationController, _replication_controller),
     "ReplicaSet": Reader(WireWorkload, _workload),

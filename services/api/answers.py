@@ -288,12 +288,18 @@ class ProfileDetail(Profile, kw_only=True):
 
 
 class ConfigObject(Struct, kw_only=True):
-    """The latest of an object by which pods are selected, counted or ranked."""
+    """The latest of an object by which pods are selected, counted or ranked, or of a policy of nodes."""
 
     kind: Annotated[str, about("Its kind, such as Service")]
     namespace: Annotated[str | None, about("Its namespace; null: the kind has none")]
     name: Annotated[str, about("Its name")]
-    object: Annotated[dict[str, Any], about("What berth keeps of it: labels, a selector, or what it sets")]
+    object: Annotated[
+        dict[str, Any],
+        about(
+            "What berth keeps of it: labels, a selector, or what it sets; of a CoLocationPolicy its whole "
+            "`spec`, with what it leaves out"
+        ),
+    ]
     resource_version: Annotated[int | None, about("Newest version of the object that was seen")]
     since: Annotated[str, about(f"When its last event was folded ({INSTANT}, log time)")]
     sent_by: Annotated[str | None, about(SENT_BY)]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from msgspec import convert
 
-from domain.model.config import CONTENTS
+from domain.manifests.colocation_policy import policy_to_spec
+from domain.model.colocation import CoLocationPolicy
+from domain.model.config import CO_LOCATION_POLICY, CONTENTS
 from domain.model.validation import check_choice
 from services.api.answers import ConfigObject, ConfigPage
 from services.api.contract import answering
@@ -23,12 +26,15 @@ ObjectName = Annotated[str, Path(description="Name of the object", max_length=NA
 
 
 def _object(row: ConfigRow) -> ConfigObject:
-    assert row.object is not None, "those that are deleted are left out"
+    said = row.object
+    assert said is not None, "those that are deleted are left out"
+    if row.kind == CO_LOCATION_POLICY:  # it has a way back, and so may be taken, changed and sent again
+        said = policy_to_spec(convert(said, CoLocationPolicy))
     return ConfigObject(
         kind=row.kind,
         namespace=row.namespace or None,
         name=row.name,
-        object=row.object,
+        object=said,
         resource_version=row.resource_version,
         since=instant(row.at_ms),
         sent_by=row.sent_by,

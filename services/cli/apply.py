@@ -66,12 +66,14 @@ class Deleted(enum.StrEnum):
     POD = "pod"
     NODE = "node"
     PROFILE = "profile"
+    POLICY = "policy"
 
 
 _OBJECTS = {
     Deleted.POD: ("v1", "Pod"),
     Deleted.NODE: ("v1", "Node"),
     Deleted.PROFILE: ("berth/v1", "SchedulingProfile"),
+    Deleted.POLICY: ("berth/v1", "CoLocationPolicy"),
 }
 
 
@@ -110,14 +112,15 @@ async def delete(
     settings: Settings,
     kind: Annotated[Deleted | None, typer.Argument(help="What to delete.")] = None,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Pod NAMESPACE/NAME, node or profile.")
+        str | None, typer.Argument(metavar="NAME", help="Pod NAMESPACE/NAME, node, profile or policy.")
     ] = None,
     files: Files = None,
     namespace: Namespace = None,
 ) -> None:
-    """Delete a pod, a node or a profile by name, or all objects of a file."""
+    """Delete a pod, a node, a profile or a policy by name, or all objects of a file."""
     if bool(files) == (kind is not None) or (kind is not None) != (name is not None):
-        raise typer.BadParameter("say what: `pod NAMESPACE/NAME`, `node NAME`, `profile NAME`, or `-f FILE`")
+        what = "`pod NAMESPACE/NAME`, `node NAME`, `profile NAME`, `policy NAME`, or `-f FILE`"
+        raise typer.BadParameter(f"say what: {what}")
     if kind is None or name is None:
         await _send(settings, _chunks(files or [], "DELETED", namespace))
         return
@@ -128,6 +131,8 @@ async def delete(
         metadata = {"namespace": of, "name": pod}
         where[1:] = [of, pod]
     api_version, object_kind = _OBJECTS[kind]
+    if kind is Deleted.POLICY:
+        where[0] = f"/v1/config/{object_kind}"
     thing = {"apiVersion": api_version, "kind": object_kind, "metadata": metadata}
     await _send_deletion(settings, {"type": "DELETED", "object": thing}, where)
 

@@ -1,4 +1,4 @@
-"""`berth describe`: all that is known of a node, a pod or a gang, to read from top to bottom."""
+"""`berth describe`: all that is known of a node, a pod, a gang or a policy, to read from top to bottom."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from domain.model.config import CO_LOCATION_POLICY
 from domain.model.devices import DEVICE_ONE
 from domain.model.quantities import parse_quantity
 from services.cli import output
-from services.cli.get import Kind, kind_of, split_pod
+from services.cli.get import Kind, config_kind_of, kind_of, split_pod
 from services.cli.options import CLIENT, with_settings
 from services.cli.output import Column, Format, Json, Output, Table, cell, say, wrapped
 from services.cli.tables import (
@@ -19,6 +20,8 @@ from services.cli.tables import (
     amounts,
     moment,
     node_status,
+    nodes_of,
+    policy_fields,
     reasons_in_lines,
     taints,
 )
@@ -64,6 +67,11 @@ PLACEMENTS = (
     Column("DECISION", lambda item: item["decision"], keep=True),
     Column("ADOPTED", lambda item: item["adopted"], keep=True),
 )
+FIELDS = (
+    Column("FIELD", lambda item: item["name"], keep=True),
+    Column("VALUE", lambda item: item["value"]),
+    Column("DEFAULT", lambda item: item["default"]),
+)
 DECISIONS = tuple(column for column in TABLES["decisions"] if column.title != "POD")
 
 
@@ -73,13 +81,16 @@ class Described(enum.StrEnum):
     NODE = "node"
     POD = "pod"
     GANG = "gang"
+    POLICY = "policy"
 
 
 def _described(text: str) -> Described:
     """Return the kind by any of its names."""
     known = {Kind.NODES: Described.NODE, Kind.PODS: Described.POD, Kind.GANGS: Described.GANG}
+    if config_kind_of(text) == CO_LOCATION_POLICY:
+        return Described.POLICY
     if (kind := kind_of(text)) not in known:
-        can = "node, pod and gang can"
+        can = "node, pod, gang and policy can"
         raise typer.BadParameter(f"{text!r} cannot be described; {can}; try `berth get {kind}`")
     return known[kind]
 
@@ -90,12 +101,14 @@ async def describe(
     kind_name: Annotated[
         str,
         typer.Argument(
-            metavar="KIND", help="What to describe: a node, a pod or a gang, by any of their names."
+            metavar="KIND", help="What to describe: a node, a pod, a gang or a policy, by any of their names."
         ),
     ],
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="Name of the node; name of the pod or gang, or NAMESPACE/NAME."),
+        typer.Argument(
+            metavar="NAME", help="Name of the node or policy; of the pod or gang also NAMESPACE/NAME."
+        ),
     ],
     namespace: Annotated[
         str | None,
@@ -103,17 +116,23 @@ async def describe(
     ] = None,
     form: Output = Format.TABLE,
 ) -> None:
-    """Show all that is known of a node, a pod or a gang: what it has and asks, what is on it or in it."""
+    """Show all that is known of a node, a pod, a gang or a policy: what it has and asks, what is in it."""
     from services.cli.source import fetch, open_source, target
 
     kind = _described(kind_name)
-    where = (name,) if kind is Described.NODE else split_pod(name, namespace, kind)
+    match kind:
+        case Described.POLICY:
+            where = target("/v1/config", CO_LOCATION_POLICY, name)
+        case Described.NODE:
+            where = target("/v1/nodes", name)
+        case Described.POD | Described.GANG:
+            where = target(f"/v1/{kind}s", *split_pod(name, namespace, kind))
     async with open_source(settings) as source:
-        item = await fetch(source, target(f"/v1/{kind}s", *where))
+        item = await fetch(source, where)
     if form in (Format.JSON, Format.YAML):
         output.print_value(item, form)
     else:
-        {Described.NODE: _node, Described.POD: _pod, Described.GANG: _gang}[kind](item)
+        _SHOWN[kind](item)
 
 
 def _node(node: Json) -> None:
@@ -218,6 +237,23 @@ def _tried(gang: Json) -> str:
 
 
 # ------------------------------------------------------------------------------------------------ printing
+
+
+def _policy(policy: Json) -> None:
+    version, spec = policy["resource_version"], policy["object"]
+    _facts(
+        ("Name", [policy["name"]]),
+        ("Holds on", [nodes_of(spec)]),
+        ("Version", ["not said" if version is None else version]),
+        ("Since", [policy["since"]]),
+        ("Sent by", [policy["sent_by"]]),
+    )
+    fields = policy_fields(spec, all_of_them=True)
+    rows = [{"name": name, "value": value, "default": default} for name, value, default in fields]
+    _section("Fields", FIELDS, rows)
+
+
+_SHOWN = {Described.NODE: _node, Described.POD: _pod, Described.GANG: _gang, Described.POLICY: _policy}
 
 
 def _facts(*facts: tuple[str, Iterable[Any]]) -> None:

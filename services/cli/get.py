@@ -51,6 +51,7 @@ CONFIG_NAMES: dict[str, tuple[str, ...]] = {
     "PodGroup": ("podgroups", "podgroup", "pg"),
     "Workload": ("workloads", "workload"),
     "PriorityClass": ("priorityclasses", "priorityclass", "pc"),
+    "CoLocationPolicy": ("policies", "policy", "colocationpolicies", "colocationpolicy", "cop"),
 }
 """The kinds of configuration objects, by the names that kubectl gives them."""
 OTHER_NAMES: dict[Kind, tuple[str, ...]] = {
@@ -182,7 +183,7 @@ KindNames = Annotated[
     typer.Argument(
         metavar="KIND",
         help="nodes, pods, decisions, pending, nominations, gangs, profiles, config, shards, workers or "
-        "deadletters; `po` or `po,no` too; of config also namespaces, services, priorityclasses and so on.",
+        "deadletters; `po` or `po,no` too; of config also namespaces, services, policies and so on.",
     ),
 ]
 ItemNames = Annotated[

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
+from domain.model.config import CO_LOCATION_POLICY
 from domain.model.quantities import parse_quantity
 from domain.model.selectors import LabelSelector
 from services.cli.output import Column, Json, short_time
@@ -183,6 +185,8 @@ def _content(item: Json) -> str:
     said = item["object"]
     if said is None:
         return "deleted"
+    if item["kind"] == CO_LOCATION_POLICY:
+        return ",".join((nodes_of(said), *(f"{name} {value}" for name, value, _ in policy_fields(said))))
     if "selector" in said:
         selector = said["selector"]
         of = "nothing" if selector is None else str(msgspec.convert(selector, LabelSelector))
@@ -192,6 +196,27 @@ def _content(item: Json) -> str:
     if "value" in said:
         return f"value {said['value']}{', for pods that name none' if said.get('global_default') else ''}"
     return ",".join(f"{key}={value}" for key, value in sorted(said.get("labels", {}).items()))
+
+
+def nodes_of(spec: Json) -> str:
+    """Return for which nodes a policy is."""
+    labels = " ".join(f"{key}={value}" for key, value in sorted(spec.get("nodeSelector", {}).items()))
+    return f"nodes with {labels}" if labels else "all nodes"
+
+
+def policy_fields(spec: Json, *, all_of_them: bool = False) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each field of a policy in which it differs from the default: name, value and default."""
+    from domain.manifests.colocation_policy import FIELDS, value_of
+    from domain.model.colocation import DEFAULT_POLICY
+
+    for field in FIELDS:
+        said: Any = spec
+        for name in field.name.split("."):
+            said = None if said is None else said.get(name)
+        default = value_of(DEFAULT_POLICY, field)
+        is_there = said is not None or field.name.partition(".")[0] in spec
+        if is_there and (all_of_them or said != default):
+            yield field.name, said, default
 
 
 def spans(numbers: Iterable[int]) -> str:

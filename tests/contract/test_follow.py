@@ -208,10 +208,13 @@ def _contents() -> dict[str, Any]:
     fields = {
         "PriorityClass": {"name": "c", "value": 7},
         "PodDisruptionBudget": {"selector": None, "min_available": "50%"},
+        "Namespace": {},
+        "CoLocationPolicy": {
+            "view": {"margin_cpu": {"percent": 1 / 3}, "reserved": [1, 2], "mid_form": "request"}
+        },
     }
     return {
-        kind: msgspec.convert(fields.get(kind, {} if kind == "Namespace" else {"selector": None}), shape)
-        for kind, shape in CONTENTS.items()
+        kind: msgspec.convert(fields.get(kind, {"selector": None}), shape) for kind, shape in CONTENTS.items()
     }
 
 

@@ -429,17 +429,23 @@ async def test_configuration_by_kind_namespace_and_name(
         for namespace in ("b", "a")
     ]
     spaces = [config(name, kind="Namespace", object={"labels": {}}) for name in ("a", "b")]
-    more = [*rows, *spaces, config("old", kind="Service", namespace="a", object=None, resource_version=2)]
+    policy = config("p", kind="CoLocationPolicy", object={"node_selector": {}})
+    more = [
+        *rows,
+        *spaces,
+        policy,
+        config("old", kind="Service", namespace="a", object=None, resource_version=2),
+    ]
     await commit(ledger, batch_of(advances=[advance(leases[0], 5, 6)], config=more, log_time_ms=AT_MS))
     (high,) = await store.config(ConfigFilter("PriorityClass"), 10, None)  # `gone` and `old` were deleted
-    whole = [*spaces, high, rows[1], rows[0]]
+    whole = [policy, *spaces, high, rows[1], rows[0]]
     assert await store.config(ConfigFilter(), 10, None) == whole
     page = await store.config(ConfigFilter(), 2, ("Namespace", "", "a"))
     assert (page, page.more) == ([spaces[1], high], True)
     assert await store.config(ConfigFilter("Service", "a"), 10, None) == [rows[1]]
     assert await store.config(ConfigFilter("Service", "b", "web"), 1, None) == [rows[0]]
-    assert await store.seen_by(["a"]).config(ConfigFilter(), 10, None) == [spaces[0], high, rows[1]]
-    assert await store.seen_by([]).config(ConfigFilter(), 10, None) == [high]
+    assert await store.seen_by(["a"]).config(ConfigFilter(), 10, None) == [policy, spaces[0], high, rows[1]]
+    assert await store.seen_by([]).config(ConfigFilter(), 10, None) == [policy, high]
 
 
 async def test_event_ids_keep_the_first_digest(store: Store, leases: list[Lease]) -> None:

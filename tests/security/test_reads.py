@@ -12,6 +12,8 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from domain.manifests.colocation_policy import policy_from_spec
+from domain.model.colocation import CoLocationPolicy, ViewRule
 from domain.model.pods import POD_GROUP_LABEL
 from services import bootstrap
 from services.adapters.postgres import engine
@@ -43,7 +45,7 @@ def pod(namespace: str, name: str, cpu: str, **more: Any) -> dict[str, Any]:
 
 
 def configuration(team: str) -> list[dict[str, Any]]:
-    """Return a team's Namespace and Service, and a PriorityClass that everybody may see."""
+    """Return a team's Namespace and Service, and a PriorityClass and a policy that everybody may see."""
     word = MARK if team == THEIRS else "ant"
     selector = {"selector": {word: word}}
     return [
@@ -59,6 +61,12 @@ def configuration(team: str) -> list[dict[str, Any]]:
             "kind": "PriorityClass",
             "metadata": {"name": "high"},
             "value": 7,
+        },
+        {
+            "apiVersion": "berth/v1",
+            "kind": "CoLocationPolicy",
+            "metadata": {"name": "batch", "resourceVersion": "5"},
+            "spec": {"nodeSelector": {"pool": "a"}, "view": {"cap": "60%"}},
         },
     ]
 
@@ -397,10 +405,16 @@ async def test_configuration_is_that_of_the_own_namespaces_and_of_the_cluster(
         said = [(item["kind"], item["namespace"], item["name"]) for item in items]
         words = {OURS: "ant", THEIRS: MARK}
         assert said == [
+            ("CoLocationPolicy", None, "batch"),
             *(("Namespace", None, team) for team in teams),
             ("PriorityClass", None, "high"),
             *(("Service", team, f"{words[team]}-svc") for team in teams),
         ]
+    policy = (await ours.get("/v1/config/CoLocationPolicy/batch")).json()
+    assert policy["resource_version"] == 5
+    assert policy_from_spec(policy["object"], "spec") == CoLocationPolicy(
+        node_selector={"pool": "a"}, view=ViewRule(cap_percent=60)
+    )
     own = await ours.get(f"/v1/config/Service/{OURS}/ant-svc")
     requirement = {"key": "ant", "operator": "In", "values": ["ant"]}
     assert own.json()["object"] == {"selector": {"requirements": [requirement]}}

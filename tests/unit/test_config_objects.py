@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from domain.model.colocation import CoLocationPolicy, Portion, ViewRule
 from domain.model.config import (
     CONTENTS,
     OF_CLUSTER,
@@ -103,6 +104,16 @@ CONTENT: dict[str, tuple[Json, Content]] = {
     "Workload": (
         manifest("Workload", spec={"podGroups": [{"name": "g", "policy": {"gang": {"minCount": 4}}}]}),
         Workload(pod_groups={"g": 4}),
+    ),
+    "CoLocationPolicy": (
+        manifest(
+            "CoLocationPolicy",
+            spec={"nodeSelector": {"pool": "a"}, "view": {"margin": {"memory": "4Gi"}, "cap": "60%"}},
+        ),
+        CoLocationPolicy(
+            node_selector={"pool": "a"},
+            view=ViewRule(margin_memory=Portion(amount=4 << 30), cap_percent=60.0),
+        ),
     ),
     "PodGroup": (
         manifest(

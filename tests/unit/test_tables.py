@@ -9,6 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from domain.manifests.colocation_policy import policy_from_spec, policy_to_spec
+from domain.model.colocation import DEFAULT_POLICY
 from domain.model.config import CONTENTS
 from domain.model.decisions import Outcome
 from services.cli import accesses, describe, explain, output
@@ -456,10 +458,30 @@ def test_a_configuration_object_in_words(said: Item, expected: str) -> None:
     assert column.read(config_object() | {"object": None}) == "deleted"
 
 
+def test_a_policy_in_words_says_in_what_it_differs(capsys: pytest.CaptureFixture[str]) -> None:
+    spec = {"nodeSelector": {"b": "2", "a": "1"}, "view": {"cap": "60%", "settle": "2m"}, "eviction": {}}
+    item = config_object("CoLocationPolicy", name="batch") | {
+        "object": policy_to_spec(policy_from_spec(spec, "spec"))
+    }
+    (column,) = [each for each in TABLES["config"] if each.title == "WHAT IT SAYS"]
+    assert column.read(item) == "nodes with a=1 b=2,view.cap 60%,view.settle 120s"
+    plain = item | {"object": policy_to_spec(DEFAULT_POLICY)}
+    assert column.read(plain) == "all nodes"
+    describe._policy(item)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["view.settle", "120s", "60s"] in lines
+    assert ["view.cap", "60%", "-"] in lines
+    assert ["eviction.node", "-", "-"] in lines
+    assert not any(line[:1] == ["prices.low"] for line in lines), "it says nothing of prices"
+    describe._policy(plain)
+    assert ["prices.low", "0.1", "0.1"] in [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
 def test_names_of_configuration_objects_are_those_of_kubectl() -> None:
     assert CONFIG_NAMES.keys() == CONTENTS.keys()
     names = [name for others in OTHER_NAMES.values() for name in others] + [kind.value for kind in Kind]
     assert len(names) == len(set(names))
+    assert (kind_of("policy"), config_kind_of("policies")) == (Kind.CONFIG, "CoLocationPolicy")
     assert (kind_of("svc"), config_kind_of("SVC")) == (Kind.CONFIG, "Service")
     assert (kind_of("config"), config_kind_of("config")) == (Kind.CONFIG, None)
 
@@ -511,7 +533,7 @@ def test_a_selector_that_is_none_is_refused(selector: str) -> None:
         (("get", "pending", "-l", "a=b"), "--selector does not apply to pending; it takes --shard"),
         (("get", "pod", "a/b", "-n", "c", "--api", "http://127.0.0.1:9"), "is not in the namespace c"),
         (("get", "decisions", "--watch", "--newest"), "leave the id and --newest out"),
-        (("describe", "shard", "0"), "'shard' cannot be described; node, pod and gang can"),
+        (("describe", "shard", "0"), "'shard' cannot be described; node, pod, gang and policy can"),
     ],
 )
 def test_what_does_not_go_together_is_said(arguments: tuple[str, ...], said: str) -> None:

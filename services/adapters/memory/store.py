@@ -8,7 +8,7 @@ from typing import Self
 
 import msgspec
 
-from domain.model.config import NAMESPACE, PRIORITY_CLASS
+from domain.model.config import NAMESPACE, SEEN_BY_ALL
 from domain.model.decisions import Attempt, Decision
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
@@ -341,7 +341,7 @@ class MemoryStore:
             if row.object is not None
             and (after is None or key > after)
             and all(asked in (None, own) for asked, own in zip(which, key, strict=True))
-            and (self._sees(row.namespace) or row.kind == PRIORITY_CLASS or self._sees_itself(row))
+            and (self._sees(row.namespace) or row.kind in SEEN_BY_ALL or self._sees_itself(row))
         ]
         return page(found, limit, object_bytes)
 

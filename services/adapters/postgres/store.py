@@ -9,7 +9,7 @@ from typing import Any, Self
 import msgspec
 import sqlalchemy as sa
 
-from domain.model.config import NAMESPACE, PRIORITY_CLASS
+from domain.model.config import NAMESPACE, SEEN_BY_ALL
 from domain.model.decisions import Attempt
 from domain.model.limits import raw_bytes_shown_max
 from domain.model.nodes import NodeSpec
@@ -372,7 +372,9 @@ class PostgresStore:
             where.append(sa.tuple_(c.kind, c.namespace, c.name) > after)
         if self.seen is not None:
             seen = sorted(self.seen)
-            of_cluster = sa.or_(c.kind == PRIORITY_CLASS, sa.and_(c.kind == NAMESPACE, c.name.in_(seen)))
+            of_cluster = sa.or_(
+                c.kind.in_(sorted(SEEN_BY_ALL)), sa.and_(c.kind == NAMESPACE, c.name.in_(seen))
+            )
             where.append(sa.or_(c.namespace.in_(seen), of_cluster))
         query = sa.select(*_CONFIG).where(c.object.is_not(None), *where)
         size = sa.func.octet_length(sa.cast(c.object, sa.Text))
