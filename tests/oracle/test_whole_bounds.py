@@ -95,7 +95,8 @@ def bounds_of(
     columns = np.concatenate(parts)
     groups = SimpleNamespace(
         static_part=[0], static_code=code[None], static_position=np.zeros((1, 2)), limit_count=[0],
-        fit_position=[1], demand_count=[RESOURCES], demand_column=np.arange(RESOURCES)[None],
+        fit_position=[1], demand_count=[RESOURCES], firm_count=[0],
+        demand_column=np.arange(RESOURCES)[None],
         demand_value=value[None], term_count=[len(kinds)], term_kind=np.array([kinds]),
         term_weight=heavy[None], term_first=np.array([[0, len(parts[0]), len(columns)]]),
         part_column=columns[None], part_weight=np.concatenate(weights)[None], part_value=value[columns][None],
