@@ -63,7 +63,8 @@ class ColocationFit(StaticFilter, FirmFilter):
         if quality is Quality.HIGH:
             return []
         estimate, (cpu, memory) = resources.estimate(template), room_columns(quality)
-        return [Demand(cpu, estimate.cpu_milli, "cpu"), Demand(memory, estimate.memory_bytes, "memory")]
+        asked = Demand(cpu, estimate.cpu_milli, "cpu"), Demand(memory, estimate.memory_bytes, "memory")
+        return [demand for demand in asked if demand.value]
 
     def reason(self, short: list[str]) -> Reason:
         """See ``FirmFilter``."""
