@@ -34,7 +34,8 @@ from domain.model.colocation import (
     UseByQuality,
     ViewRule,
 )
-from tests.builders import pod_manifest
+from services.plan.scenario import plan_scenario
+from tests.builders import node_manifest, pod_manifest
 from tests.conformance.tables import CASES
 
 GROUPS = {
@@ -220,3 +221,37 @@ def test_all_groups_of_the_file_are_run() -> None:
         "be-suppress", "be-quota-step", "be-satisfaction-evict", "node-evict", "pricing",
     }  # fmt: skip
     assert sum(len(group) for group in GROUPS.values()) >= 50
+
+
+@pytest.mark.parametrize("case", cases("two-node-example"))
+@pytest.mark.parametrize(
+    ("profile", "expected"), [("default-scheduler", "by_allocation"), ("colocation", "by_view")]
+)
+def test_the_two_nodes_of_the_study(case: dict[str, Any], profile: str, expected: str) -> None:
+    """Each is of 40 cores, of which 38 are requested; 35 are in use on A, and 10 on B."""
+    asked = case["pod"]
+    container = {"name": "c", "image": "i"}
+    if asked["request"] is None:  # a container that says nothing is expected to use a core
+        containers = [{**container, "name": f"c{i}"} for i in range(asked["expected_use"])]
+    else:
+        memory = {"memory": "1Gi"}
+        amounts = {"cpu": str(asked["request"])} | memory, {"cpu": str(asked["limit"])} | memory
+        containers = [{**container, "resources": dict(zip(("requests", "limits"), amounts, strict=True))}]
+    pod = pod_manifest("p", scheduler_name=profile)
+    pod["spec"]["containers"] = containers
+    objects: list[Any] = [pod]
+    for name, used in (("a", 35), ("b", 10)):
+        held = pod_manifest(f"held-{name}", node_name=name)
+        held["spec"]["containers"][0]["resources"] = dict.fromkeys(
+            ("requests", "limits"), {"cpu": "38", "memory": "1Gi"}
+        )
+        quality = {"high": {"cpu": str(used), "memory": "1Gi"}}
+        usage = {
+            "apiVersion": "berth/v1",
+            "kind": "NodeUsage",
+            "metadata": {"name": name},
+            "quality": quality,
+        }
+        objects += [node_manifest(name, cpu=40, memory="64Gi"), held, usage]
+    (verdict,) = plan_scenario({"objects": objects, "schedule": ["p"]})
+    assert sorted(name.upper() for name in verdict.feasible) == case["expect"][expected]
