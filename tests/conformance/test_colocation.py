@@ -35,7 +35,7 @@ from domain.model.colocation import (
     ViewRule,
 )
 from services.plan.scenario import plan_scenario
-from tests.builders import node_manifest, pod_manifest
+from tests.builders import node_manifest, pod_manifest, usage_manifest
 from tests.conformance.tables import CASES
 
 GROUPS = {
@@ -218,7 +218,7 @@ def split_of(quality: Quality, is_lending: bool, requests: Amounts, core_hours: 
 def test_all_groups_of_the_file_are_run() -> None:
     assert set(GROUPS) == {
         "quality-class", "quality-view", "batch-allocatable", "mid-allocatable", "quality-boxes",
-        "be-suppress", "be-quota-step", "be-satisfaction-evict", "node-evict", "pricing",
+        "be-suppress", "be-quota-step", "be-satisfaction-evict", "node-evict", "pricing", "two-node-example",
     }  # fmt: skip
     assert sum(len(group) for group in GROUPS.values()) >= 50
 
@@ -242,16 +242,9 @@ def test_the_two_nodes_of_the_study(case: dict[str, Any], profile: str, expected
     objects: list[Any] = [pod]
     for name, used in (("a", 35), ("b", 10)):
         held = pod_manifest(f"held-{name}", node_name=name)
-        held["spec"]["containers"][0]["resources"] = dict.fromkeys(
-            ("requests", "limits"), {"cpu": "38", "memory": "1Gi"}
-        )
-        quality = {"high": {"cpu": str(used), "memory": "1Gi"}}
-        usage = {
-            "apiVersion": "berth/v1",
-            "kind": "NodeUsage",
-            "metadata": {"name": name},
-            "quality": quality,
-        }
+        whole = {"cpu": "38", "memory": "1Gi"}
+        held["spec"]["containers"][0]["resources"] = {"requests": whole, "limits": whole}
+        usage = usage_manifest(name, quality={"high": {"cpu": str(used), "memory": "1Gi"}})
         objects += [node_manifest(name, cpu=40, memory="64Gi"), held, usage]
     (verdict,) = plan_scenario({"objects": objects, "schedule": ["p"]})
     assert sorted(name.upper() for name in verdict.feasible) == case["expect"][expected]
