@@ -238,3 +238,16 @@ def test_high_pods_go_to_a_hot_node() -> None:
     cluster.pod("high", cpu="2", memory="1Gi", is_high=True)
     cluster.pod("other", cpu="2", memory="1Gi", is_high=True)
     assert cluster.cycle() == {"a": 1, "b": 1}
+
+
+def test_pods_that_borrow_need_the_node_as_it_was_and_high_pods_do_not() -> None:
+    """So low pods of other workers cause a high pod no conflict."""
+    cluster = Cluster()
+    cluster.pod("high", cpu="1", memory="1Gi", is_high=True)
+    cluster.pod("mid", cpu="1", limit="2")
+    cluster.pod("low")
+    result = cluster.scheduler.cycle(cluster.now_ms)
+    strict = {
+        verdict.pod.name for verdict in result.verdicts if getattr(verdict, "attempt", -1) in result.strict
+    }
+    assert strict == {"mid", "low"}
