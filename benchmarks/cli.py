@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.measured import (
+    show_colocation,
     show_domains,
     show_e2e,
     show_engine,
@@ -225,6 +226,26 @@ def gangs(
         show_json(report)
     else:
         show_gangs(report)
+
+
+@app.command("colocation")
+def colocation(
+    nodes: Annotated[int, typer.Option(min=1, help="Number of nodes, each measured every 10 s.")] = 20_000,
+    groups: Annotated[int, typer.Option(min=1, help="Groups of low pods that wait for room.")] = 1_000,
+    low: Annotated[int, typer.Option(min=1, help="Low pods that wait.")] = 1_000_000,
+    rate: Annotated[int, typer.Option(min=1, help="High pods a second, of 1,000 groups.")] = 10_000,
+    seconds: Annotated[int, typer.Option(min=1, help="Seconds of log time.")] = 10,
+    runs: Annotated[int, typer.Option(min=1, help="How often, in turns.")] = 3,
+    output: Output = BenchFormat.TABLE,
+) -> None:
+    """Measure high pods in the engine alone, and beside measured nodes and low pods that wait."""
+    from benchmarks.colocation import Size, measure
+
+    report = measure(Size(nodes, groups, low, rate, seconds), runs)
+    if output is BenchFormat.JSON:
+        show_json(report)
+    else:
+        show_colocation(report)
 
 
 @app.command("engine")

@@ -11,6 +11,7 @@ from services.cli.output import Column, on_terminal, print_table
 from services.cli.terminal import echo
 
 if TYPE_CHECKING:
+    from benchmarks.colocation import ColocationReport
     from benchmarks.domains import DomainsRun
     from benchmarks.engine import EngineRun
     from benchmarks.gangs import GangReport
@@ -133,6 +134,18 @@ def show_gangs(report: GangReport) -> None:
     print_table("engine", engine, item)
     print_table("whole", whole, item)
     echo(f"the clock {report.clock}")
+    _print_machine(report.machine, 1)
+
+
+def show_colocation(report: ColocationReport) -> None:
+    """Print one line, with all runs in the order in which they were made."""
+    columns = _columns(
+        *(("NODES", "nodes"), ("LOW GROUPS", "low_groups"), ("LOW PODS", "low_pods")),
+        *(("HIGH PODS", "high_pods"), ("µs A POD ALONE", "alone_us"), ("µs BESIDE", "beside_us")),
+        *(("RATIO", "ratio"), ("MEASUREMENTS", "measurements"), ("LOW PLACED", "low_placed")),
+    )
+    print_table("colocation", columns, [msgspec.to_builtins(report)])
+    echo(f"the clock: {report.clock}")
     _print_machine(report.machine, 1)
 
 
