@@ -29,6 +29,9 @@ QUALITY_OF: Mapping[str, Quality] = MappingProxyType(
 )
 """The quality of each QoS class of Kubernetes (``PodTemplate.qos_class``)."""
 
+QOS_CLASS_OF: Mapping[Quality, str] = MappingProxyType({each: qos for qos, each in QUALITY_OF.items()})
+"""The QoS class of each quality of pods."""
+
 
 class Amounts(NamedTuple):
     """cpu in thousandths of a core, and memory in bytes."""

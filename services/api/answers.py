@@ -6,7 +6,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from services.api.answers_decisions import INSTANT, QUANTITIES, SENT_BY, Decision, Figures, about
+from services.api.answers_decisions import INSTANT, QUALITY, QUANTITIES, SENT_BY, Decision, Figures, about
 
 Item = TypeVar("Item")
 
@@ -182,6 +182,7 @@ class Pod(Struct, kw_only=True):
     qos_class: Annotated[
         str | None, about("QoS class: Guaranteed, Burstable or BestEffort; null: the pod is gone")
     ]
+    quality: Annotated[str | None, about(f"{QUALITY}; null: the pod is gone")]
     labels: Annotated[dict[str, str], about("Labels of the pod")]
     signature: Annotated[str, about("Hex signature of the equivalence group, see /v1/pending")]
     shard: Annotated[int, about("Shard that decides for the pod")]

@@ -10,7 +10,9 @@ from domain.model.decisions import Outcome
 
 INSTANT = "RFC 3339, UTC"
 QUANTITIES = "Kubernetes quantities by resource name, such as cpu 500m or memory 16Gi"
-
+QUALITY = (
+    "What the pod was promised, by its QoS class: high (Guaranteed), mid (Burstable) or low (BestEffort)"
+)
 
 SENT_BY = (
     "Who sent the event: key:<name>, anonymous or local:<user> through the API; direct: written to the log "
@@ -249,6 +251,7 @@ class Explanation(Struct, kw_only=True):
         dict[str, Any],
         about("All of the pod that mattered for placing it, in canonical units; empty fields left out"),
     ]
+    quality: Annotated[str | None, about(f"{QUALITY}; null: its template is not kept any more")] = None
     reasons: Annotated[
         dict[str, int],
         about(

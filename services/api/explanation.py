@@ -10,6 +10,7 @@ import msgspec
 
 from domain.manifests.codes import ignored_in_words
 from domain.manifests.profile import profile_to_spec
+from domain.model.colocation import QUALITY_OF
 from domain.model.decisions import Attempt, Basis, Outcome
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.api.answers_decisions import (
@@ -185,6 +186,7 @@ async def explain(store: Store, shard: int, seq: int) -> Explanation | None:
         decision=decision,
         requests=decision.requests,
         template={} if template is None else _not_empty(template),
+        quality=None if template is None else QUALITY_OF[template.qos_class],
         reasons=decision.reasons or (cycle.reasons if cycle else {}),
         cycle=cycle,
         profile=profile_target(decision.profile, revision) if revision else None,

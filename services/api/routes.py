@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
+from domain.model.colocation import QOS_CLASS_OF, Quality
 from domain.model.decisions import Outcome
 from domain.model.errors import FieldError
 from domain.model.validation import shown
@@ -117,9 +118,13 @@ def object_routes(deps: Deps) -> APIRouter:
             Query(description="Only bound and orphaned, or only pending pods"),
         ] = None,
         gang: GangGiven = None,
+        quality: Annotated[
+            Literal["high", "mid", "low"] | None,
+            Query(description="Only pods of this quality: Guaranteed, Burstable or BestEffort ones"),
+        ] = None,
     ) -> Response:
         namespace, name = _split_gang(gang, namespace)
-        which = PodFilter(namespace, node, phase, name)
+        which = PodFilter(namespace, node, phase, name, quality and QOS_CLASS_OF[Quality(quality)])
         store = seen_store(deps, request, namespace)
         return json_answer(await views.list_pods(store, which, limit=limit, at=cursor))
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec.structs import asdict
 
+from domain.model.colocation import QUALITY_OF
 from domain.model.devices import DEVICE_NAMES, GPU, devices_of, is_shown, with_devices
 from domain.model.usage import UsageRecord
 from domain.state.usage import window_of
@@ -154,6 +155,7 @@ def _pod(pod: PodState) -> Pod:
         requests=quantities(pod.template.requests if pod.template else {}),
         devices=list(pod.devices),
         qos_class=pod.template.qos_class if pod.template else None,
+        quality=QUALITY_OF[pod.template.qos_class] if pod.template else None,
         labels=pod.labels,
         signature=pod.signature.hex(),
         shard=pod.shard,
@@ -165,7 +167,8 @@ async def list_pods(store: Store, which: PodFilter, *, limit: int, at: str | Non
     """Return a page of live pods."""
     after = parse_name(at) if at else None
     rows = await store.pods(which, limit, after)
-    return PodPage(items=list(map(_pod, rows)), next=cursor(rows[-1].pod_uid) if rows.more else None)
+    last = rows[-1].pod_uid if rows.more else rows.reached
+    return PodPage(items=list(map(_pod, rows)), next=cursor(last) if last else None)
 
 
 async def show_pod(store: Store, namespace: str, name: str) -> PodDetail | None:
@@ -212,6 +215,7 @@ def _gone(last: Decision) -> Pod:
         requests=last.requests,
         devices=[],
         qos_class=None,
+        quality=None,
         labels={},
         signature=last.signature,
         shard=last.shard,

@@ -22,6 +22,7 @@ from services.cli.tables import (
     node_status,
     nodes_of,
     policy_fields,
+    qos_class,
     reasons_in_lines,
     taints,
 )
@@ -194,7 +195,7 @@ def _pod(pod: Json) -> None:
         ("Phase", [f"{pod['phase']}{on} since {pod['since']}{adopted}"]),
         ("Asks for", [f"{name} {value}" for name, value in pod["requests"].items()]),
         *([("Has", [devices_in_words(pod["devices"])])] if pod["devices"] else []),
-        *([("QoS class", [qos])] if (qos := pod.get("qos_class")) else []),
+        *([("QoS class", [qos])] if (qos := qos_class(pod)) else []),
         ("Labels", [f"{key}={value}" for key, value in sorted(pod["labels"].items())]),
         ("Shard", [pod["shard"]]),
         ("Signature", [pod["signature"]]),

@@ -90,7 +90,7 @@ async def explain(
     async with open_source(settings) as source:
         if kind is Explained.DECISION:
             answer = await fetch(source, target("/v1/decisions", name, "explanation"))
-            show: Callable[[dict[str, Any]], None] = print_explanation
+            show: Callable[[dict[str, Any]], None] = _print_decision
         elif at is not None:
             answer = await fetch(source, target("/v1/pods", *pod, "attempts", at=at))
             show = _print_attempts
@@ -139,6 +139,8 @@ def print_pod(answer: dict[str, Any]) -> None:
     echo(f"phase\t{pod['phase']}{where} since {pod['since']}")
     asks = " ".join(f"{name}={amount}" for name, amount in pod["requests"].items())
     echo(f"{'held' if pod['phase'] == 'released' else 'asks'}\t{asks or 'nothing'}")
+    if pod.get("quality"):  # an older API does not say it
+        echo(f"quality\t{pod['quality']}: {pod['qos_class']}")
     if gang := answer["gang"]:
         least = "there is no PodGroup" if gang["min_member"] is None else f"at least {gang['min_member']:,}"
         echo(f"gang\t{pod['gang']}: {least}, {gang['placed']:,} placed, {gang['waiting']:,} waiting")
@@ -163,6 +165,12 @@ def print_pod(answer: dict[str, Any]) -> None:
     if len(pod["decisions"]) > 1:
         echo("\ndecisions, latest first")
         output.print_table("decisions", HISTORY, pod["decisions"])
+
+
+def _print_decision(explanation: dict[str, Any]) -> None:
+    if explanation.get("quality"):
+        echo(f"quality\t{explanation['quality']}: {explanation['template']['qos_class']}")
+    print_explanation(explanation)
 
 
 def _print_attempts(attempts: dict[str, Any]) -> None:

@@ -82,7 +82,7 @@ NAMES: dict[Kind, Callable[[Json], str]] = {
 """What `-o name` prints, and `berth get` takes again. Groups of pending pods have no name."""
 FILTERS: dict[Kind, frozenset[str]] = {
     Kind.NODES: frozenset({"name", "selector"}),
-    Kind.PODS: frozenset({"namespace", "node", "phase", "selector", "gang"}),
+    Kind.PODS: frozenset({"namespace", "node", "phase", "selector", "gang", "quality"}),
     Kind.DECISIONS: frozenset(
         {
             "namespace",
@@ -205,6 +205,7 @@ Selector = Annotated[
 ]
 NodeName = Annotated[str | None, typer.Option("--node", help="Only this node (pods, decisions).")]
 Phase = Annotated[str | None, typer.Option("--phase", help="Only bound or pending pods.")]
+QualityName = Annotated[str | None, typer.Option("--quality", help="Only pods of quality high, mid or low.")]
 Outcome = Annotated[str | None, typer.Option("--outcome", help="Only decisions with this outcome.")]
 PodName = Annotated[str | None, typer.Option("--pod", help="Only decisions about NAMESPACE/NAME.")]
 PartOfName = Annotated[str | None, typer.Option("--name", help="Only nodes whose name contains this.")]
@@ -262,6 +263,7 @@ async def get(
     node: NodeName = None,
     phase: Phase = None,
     gang: GangName = None,
+    quality: QualityName = None,
     outcome: Outcome = None,
     pod: PodName = None,
     name: PartOfName = None,
@@ -284,6 +286,7 @@ async def get(
         "node": node,
         "phase": phase,
         "gang": gang if gang is None else "/".join(split_pod(gang, namespace, "gang")),
+        "quality": quality,
         "outcome": outcome,
         "pod": pod,
         "name": name,

@@ -198,6 +198,13 @@ def _content(item: Json) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(said.get("labels", {}).items()))
 
 
+def qos_class(item: Json) -> str | None:
+    """Return ``Burstable (mid)``: the QoS class of a pod, and its quality."""
+    found = item.get("qos_class")
+    quality = item.get("quality")  # an older API does not say it
+    return f"{found} ({quality})" if found and quality else found
+
+
 def nodes_of(spec: Json) -> str:
     """Return for which nodes a policy is."""
     labels = " ".join(f"{key}={value}" for key, value in sorted(spec.get("nodeSelector", {}).items()))
@@ -252,7 +259,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         moment("SINCE", "since"),
         Column("REQUESTS", lambda item: amounts(item["requests"]), wide=True),
         DEVICES,
-        Column("QOS CLASS", _field("qos_class"), wide=True),
+        Column("QOS CLASS", qos_class, wide=True),
         Column("LABELS", lambda item: amounts(item["labels"]), wide=True),
         Column("UID", _field("uid"), wide=True),
         Column("DECISION", _field("decision"), wide=True),

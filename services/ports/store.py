@@ -20,11 +20,15 @@ EXAMPLES_MAX = 3
 
 
 class Rows(list[Row]):
-    """The rows of a page; ``more`` says whether others follow them."""
+    """The rows of a page; ``more`` says whether others follow them.
 
-    def __init__(self, rows: Iterable[Row] = (), *, more: bool = False) -> None:
+    ``reached`` is where a search for rare rows stopped, "" where it looked at all: others may follow that.
+    """
+
+    def __init__(self, rows: Iterable[Row] = (), *, more: bool = False, reached: str = "") -> None:
         super().__init__(rows)
         self.more = more
+        self.reached = reached
 
 
 class DecisionFilter(NamedTuple):
@@ -43,12 +47,16 @@ class DecisionFilter(NamedTuple):
 
 
 class PodFilter(NamedTuple):
-    """Which pods to list; None: any. ``phase``: bound or pending; ``gang``: a PodGroup of ``namespace``."""
+    """Which pods to list; None: any. ``phase``: bound or pending; ``gang``: a PodGroup of ``namespace``.
+
+    ``qos_class`` is that of the template; a pod whose template is not known has none.
+    """
 
     namespace: str | None = None
     node: str | None = None
     phase: str | None = None
     gang: str | None = None
+    qos_class: str | None = None
 
 
 class ConfigFilter(NamedTuple):
@@ -378,7 +386,11 @@ class Store(Protocol):
         """Return what is remembered of a node's measured usage, or None."""
 
     async def pods(self, which: PodFilter, limit: int, after: str | None) -> Rows[PodState]:
-        """Return live pods, by uid."""
+        """Return live pods, by uid.
+
+        Those of a QoS class have no index, as each placement would pay for it: a page of them may end before
+        it is full, and even be empty, where it has looked at so many pods. It says what it has ``reached``.
+        """
 
     async def pod(self, namespace: str, name: str) -> PodState | None:
         """Return the live pod of this name (the latest, when there were several), or None."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 import pytest_asyncio
 
 from domain.model.decisions import Outcome
@@ -161,6 +162,47 @@ async def test_a_pod_has_the_qos_class_of_its_template(
         "sure": "Guaranteed",
         "waits": "BestEffort",
     }
+
+    async def names(**asked: str) -> list[str]:
+        return [each.name for each in await store.pods(PodFilter(**asked), 10, None)]
+
+    assert await names(qos_class="Guaranteed") == ["sure"]
+    assert await names(qos_class="BestEffort") == ["adopted", "placed", "waits"]
+    assert await names(qos_class="BestEffort", phase="pending") == ["waits"]
+    assert await names(qos_class="BestEffort", node="n1") == ["placed"]
+    assert await names(qos_class="Burstable") == []
+    page = await store.pods(PodFilter(qos_class="BestEffort"), 1, "uid-adopted")
+    assert ([each.name for each in page], page.more) == (["placed"], True)
+
+
+@pytest.mark.parametrize("walked", [1, 2, 3, 100])
+@pytest.mark.parametrize("limit", [1, 2, 100])
+async def test_pods_of_a_rare_class_are_found_by_pages_that_may_be_empty(
+    store: Store,
+    ledger: Ledger,
+    leases: list[Lease],
+    walked: int,
+    limit: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("services.adapters.postgres.store.WALKED_MAX", walked)
+    rare = [waiting(leases[1], f"rare-{i}", i, signature=b"signature-of-qos") for i in range(3)]
+    made = {rare[0].signature: PodTemplate(qos_class="Guaranteed")}
+    await commit(ledger, batch_of(advances=[advance(leases[1], 0, 1)], pending_added=rare, templates=made))
+    for which, expected in (
+        (PodFilter(qos_class="Guaranteed"), ["rare-0", "rare-1", "rare-2"]),
+        (PodFilter(qos_class="BestEffort"), ["adopted", "placed", "waits"]),
+        (PodFilter(qos_class="Burstable"), []),
+    ):
+        names: list[str] = []
+        after: str | None = None
+        for _ in range(20):
+            page = await store.pods(which, limit, after)
+            names += [each.name for each in page]
+            after = page[-1].pod_uid if page.more else page.reached
+            if not after:
+                break
+        assert (names, after) == (expected, "")
 
 
 async def test_a_released_pod_is_no_live_pod_and_keeps_its_placements(

@@ -158,10 +158,25 @@ async def test_a_bound_pod(world: World) -> None:
     assert pod["since"] == decision["decided_at"] == pod["placements"][0]["from"]
     assert decision["event_at"] == "2024-05-01T10:00:00.000Z"  # the producer's claim
     assert pod["requests"] == {"cpu": "500m", "memory": "1Gi"}
-    assert (pod["labels"], pod["qos_class"]) == ({"app": "web"}, "Burstable")
+    assert (pod["labels"], pod["qos_class"], pod["quality"]) == ({"app": "web"}, "Burstable", "mid")
+    explained = await answer_of(world, f"/v1/decisions/{pod['decision']}/explanation", Explanation)
+    assert explained["quality"] == "mid"
     assert [each["outcome"] for each in pod["decisions"]] == ["bound"]
     assert pod["placements"][0]["to"] is None
     assert pod["decision"] == pod["decisions"][0]["id"] == pod["placements"][0]["decision"]
+
+
+async def test_pods_are_selected_by_their_quality(world: World) -> None:
+    found = {}
+    for quality in ("high", "mid", "low"):
+        page = await answer_of(world, "/v1/pods", answers.PodPage, quality=quality)
+        assert {pod["quality"] for pod in page["items"]} <= {quality}
+        found[quality] = {pod["name"] for pod in page["items"]}
+    everything = await answer_of(world, "/v1/pods", answers.PodPage)
+    assert set().union(*found.values()) == {pod["name"] for pod in everything["items"]}
+    assert "web-1" in found["mid"]
+    wrong = await world.client.get("/v1/pods?quality=system")
+    assert (wrong.status_code, wrong.json()["error"]["path"]) == (422, "quality")
 
 
 async def test_a_waiting_pod_shows_its_group(world: World) -> None:
@@ -179,7 +194,7 @@ async def test_a_pod_that_is_gone_keeps_its_history(world: World) -> None:
     (span,) = pod["placements"]
     assert (span["from"], span["to"]) == (bound["decided_at"], released["decided_at"])
     assert span["from"] < span["to"]
-    assert pod["qos_class"] is None
+    assert (pod["qos_class"], pod["quality"]) == (None, None)
     assert pod["requests"] == bound["requests"] == released["requests"] == {"cpu": "250m"}
 
 

@@ -265,6 +265,10 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
         {"config_objects_pkey"},
     ),
     "pods that wait": (lambda store: store.pods(PodFilter(phase="pending"), 100, None), {"pending_pkey"}),
+    "how far to look for pods of a quality": (
+        lambda store: store.pods(PodFilter(qos_class="BestEffort"), 100, "uid5"),
+        {"placements_open", "pending_pkey"},
+    ),
     "pods of a namespace that has many": (
         lambda store: store.pods(PodFilter(namespace="ns"), 100, "uid5"),
         {"placements_open", "pending_pkey"},
@@ -463,6 +467,7 @@ async def test_every_read_has_its_plan_looked_at() -> None:
 
 async def test_what_programs_ask_the_api_goes_by_an_index(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.adapters.postgres.store._has_few", _is_rare)
+    monkeypatch.setattr("services.adapters.postgres.store.WALKED_MAX", 100)  # of many more, as in production
     await _fill(dsn)
     async with fresh(dsn, "analyse") as connection:
         await connection.execute("ANALYZE")

@@ -42,6 +42,7 @@ def pod(name: str = "openb-pod-2250", **changed: Any) -> Item:
         "requests": GPUS,
         "devices": [],
         "qos_class": "Burstable",
+        "quality": "mid",
         "labels": {"qos": "LS"},
         "signature": "990b79da8752b63a4b7db107b2a519e3",
         "shard": 0,

@@ -15,6 +15,7 @@ from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
 from domain.model.usage import NodeUsage
 from services.api.answers_decisions import Decision, Explanation, PodRef
 from services.api.explanation import explained_attempt, summary
+from services.cli import explain
 from services.cli.explain import print_explanation
 from services.phrases import parts_in_words
 from tests.builders import Json, node_manifest, pod_manifest
@@ -154,6 +155,23 @@ def test_the_story_says_that_home_nodes_alone_were_looked_at(capsys: pytest.Capt
     assert "so the 1,500 other nodes were not looked at" in explanation.summary
     print_explanation(msgspec.to_builtins(explanation))
     assert "500 home nodes of 2,000" in capsys.readouterr().out
+
+
+def test_an_explained_decision_says_the_quality_once(capsys: pytest.CaptureFixture[str]) -> None:
+    explanation = Explanation(
+        decision=DECISION,
+        requests={},
+        template={"qos_class": "Burstable"},
+        quality="mid",
+        reasons={},
+        cycle=None,
+        profile=None,
+        summary="",
+    )
+    explain._print_decision(msgspec.to_builtins(explanation))
+    assert capsys.readouterr().out.count("quality\tmid: Burstable\n") == 1
+    explain._print_decision(msgspec.to_builtins(msgspec.structs.replace(explanation, quality=None)))
+    assert "quality" not in capsys.readouterr().out
 
 
 def test_a_cycle_of_before_has_no_inputs() -> None:

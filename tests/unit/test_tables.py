@@ -329,7 +329,7 @@ def test_describe_fits_80_columns_and_shows_all(capsys: pytest.CaptureFixture[st
     text = "\n".join(lines)
     assert max(map(len, lines)) <= 80, text
     assert "Waits with 14 equal pods" in text
-    assert re.search(r"QoS class: +Burstable", text)
+    assert re.search(r"QoS class: +Burstable \(mid\)", text)
     assert "1,293 lack cpu, memory, gpu-milli and gpu" in text
     assert re.search(r"0-2251 +unschedulable", text)
     assert re.search(r"n +2023-05-06 +- +0-1 +yes", text)

@@ -152,6 +152,7 @@ class MemoryStore:
             and which.phase in (None, "pending" if pod.node is None else "bound")
             and which.node in (None, pod.node)
             and which.namespace in (None, pod.namespace)
+            and which.qos_class in (None, pod.template.qos_class if pod.template else "")
             and which.gang in (None, pod.template.gang.partition("/")[2] if pod.template else None)
         ]
         found.sort(key=lambda pod: pod.pod_uid)

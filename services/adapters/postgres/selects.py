@@ -98,6 +98,12 @@ def pods_decided(namespace: str | None, seen: Collection[str] | None) -> sa.Colu
     return sa.tuple_(p.shard, p.seq).in_(decided)
 
 
+def _has_qos_class(signature: sa.ColumnElement[bytes], qos_class: str) -> sa.ColumnElement[bool]:
+    """Return the condition that the template of a pod has a QoS class. A walk looks each template up once."""
+    of_pod = t.templates.c.signature == signature
+    return sa.exists().where(of_pod, t.templates.c.spec["qos_class"].as_string() == qos_class)
+
+
 def page_of_pods(
     query: sa.Select[Any],
     table: sa.Table,
@@ -105,8 +111,9 @@ def page_of_pods(
     seen: Collection[str] | None,
     limit: int,
     after: str | None,
+    until: str | None,
 ) -> sa.Select[Any]:
-    """Return a page of either kind of pods."""
+    """Return a page of either kind of pods, behind one uid and up to another."""
     c = table.c
     query = query.where(*within(c.namespace, seen))
     if table is t.placements:
@@ -115,9 +122,25 @@ def page_of_pods(
         query = query.where(c.namespace == which.namespace)
     if which.gang is not None:
         query = query.where(c.gang == which.gang)
+    if which.qos_class is not None:
+        query = query.where(_has_qos_class(c.signature, which.qos_class))
     if after is not None:
         query = query.where(c.pod_uid > after)
+    if until is not None:
+        query = query.where(c.pod_uid <= until)
     return query.order_by(c.pod_uid).limit(limit)
+
+
+def uid_ahead(count: int, after: str | None) -> sa.Select[Any]:
+    """Return the uid of the live pod that is so many behind one. It reads two indexes and no pods."""
+    parts = []
+    for table in (t.placements, t.pending):
+        c = table.c
+        part = sa.select(c.pod_uid).order_by(c.pod_uid).limit(count)
+        part = part.where(c.released_at_ms.is_(None)) if table is t.placements else part
+        parts.append(part if after is None else part.where(c.pod_uid > after))
+    both = sa.union_all(*(sa.select(part.subquery()) for part in parts)).subquery()
+    return sa.select(both.c.pod_uid).order_by(both.c.pod_uid).offset(count - 1).limit(1)
 
 
 def decision_conditions(which: DecisionFilter) -> list[sa.ColumnElement[bool]]:

@@ -37,6 +37,7 @@ from services.adapters.postgres.selects import (
     pods_of_node,
     seen_letters,
     texts,
+    uid_ahead,
     within,
 )
 from services.codec.attempts import unpack_attempt
@@ -63,6 +64,8 @@ _decode_attempt = msgspec.json.Decoder(Attempt).decode
 _CONFIG = [t.config_objects.c[name] for name in ConfigRow.__struct_fields__]
 _PROFILE = [t.profiles.c[name] for name in ProfileRow.__struct_fields__]
 
+WALKED_MAX = 20_000
+"""How many pods a page of those of one QoS class looks at, in some 0.1 to 0.7 s."""
 FEW = 100_000
 """Decisions of the namespaces that are asked for that are read all, in some 0.1 to 0.5 s."""
 
@@ -107,20 +110,21 @@ class PostgresStore:
 
     async def pods(self, which: PodFilter, limit: int, after: str | None) -> Rows[PodState]:
         """Merge open placements and pending pods, both read along an index."""
-        parts = []
+        parts, until = [], await _until(self._engine, which, after)
         if which.phase != "pending":
             bound = bound_pods()
             if which.node is not None:
                 bound = bound.where(pods_of_node(which.node))
             elif which.gang is None and await _has_few(self._engine, which.namespace, self.seen):
                 bound = bound.where(pods_decided(which.namespace, self.seen))
-            parts.append(page_of_pods(bound, t.placements, which, self.seen, limit + 1, after))
+            parts.append(page_of_pods(bound, t.placements, which, self.seen, limit + 1, after, until))
         if which.phase != "bound" and which.node is None:
-            parts.append(page_of_pods(pending_pods(), t.pending, which, self.seen, limit + 1, after))
+            parts.append(page_of_pods(pending_pods(), t.pending, which, self.seen, limit + 1, after, until))
         if not parts:
             return Rows()
         both = sa.union_all(*(sa.select(part.subquery()) for part in parts)).subquery()
-        return await _pods(self._engine, both, limit, "pod_uid")
+        found = await _pods(self._engine, both, limit, "pod_uid")
+        return Rows(found, more=found.more, reached=until or "")
 
     async def pod(self, namespace: str, name: str) -> PodState | None:
         """Look among the pending pods, then follow the pod's decisions to an open placement."""
@@ -402,6 +406,14 @@ async def _has_few(engine: Engine, namespace: str | None, seen: Collection[str] 
     some = sa.select(sa.true()).where(*within(t.decisions.c.namespace, asked)).limit(FEW + 1).subquery()
     found = await engine.rows(sa.select(sa.func.count()).select_from(some), Pool.LISTS)
     return bool(found) and int(found[0][0]) <= FEW
+
+
+async def _until(engine: Engine, which: PodFilter, after: str | None) -> str | None:
+    """Return up to which uid a page of pods looks for rare ones; None: to the end, or they are not rare."""
+    if which.qos_class is None or which.node is not None or which.gang is not None:
+        return None
+    found = await engine.rows(uid_ahead(WALKED_MAX, after), Pool.LISTS)
+    return str(found[0][0]) if found else None
 
 
 async def _nodes(
