@@ -195,7 +195,8 @@ def template_from_wire(
     if len(needs.containers) == 1 and not is_more:
         return template  # as most pods: what it says of memory follows from its requests and limits
     claim = memory_claim(needs)
-    return template if claim == memory_claim_of(template) else replace(template, memory_claim=claim)
+    is_known = not needs.containers or claim == memory_claim_of(template)
+    return template if is_known else replace(template, memory_claim=claim)
 
 
 def _asks_more(spec: WirePodSpec) -> bool:

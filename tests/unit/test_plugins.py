@@ -29,6 +29,7 @@ from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
 from domain.model.selectors import AffinityTerm, LabelSelector, PodAffinity, SpreadConstraint
 from domain.model.usage import Measured
 from domain.plugins.base import (
+    FirmFilter,
     IdealScore,
     LimitFilter,
     Plugin,
@@ -54,7 +55,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "RequestedToCapacityRatio": {"scoringStrategy": {"requestedToCapacityRatio": CURVE}},
 }
 """Arguments without which a plugin cannot be."""
-OF_PLATFORMS = ("ResourceThreshold", "MaxMemorySum", "MasterShare", "PeakUsage")
+OF_PLATFORMS = ("ColocationFit", "ResourceThreshold", "MaxMemorySum", "MasterShare", "PeakUsage")
 """Filters that a profile has only when it says so."""
 
 
@@ -115,7 +116,7 @@ def ask(plugin: Plugin, shape: Any, state: ClusterState) -> None:
         plugin.refuse(shape, view, rows)
     if isinstance(plugin, LimitFilter):
         plugin.limits(shape, state.resources)
-    if isinstance(plugin, ResourceFilter):
+    if isinstance(plugin, ResourceFilter | FirmFilter):
         plugin.demands(shape, state.resources)
     if isinstance(plugin, VarianceScore):
         plugin.demand(shape, state.resources)
@@ -178,14 +179,17 @@ def test_static_answers_are_shared_only_within_a_profile_and_its_revision() -> N
 @pytest.mark.parametrize("profile", BUILT_IN_PROFILES.values(), ids=lambda profile: profile.name)
 def test_built_in_profiles_use_kubernetes_filters_and_stay_within_the_kernel(profile: Profile) -> None:
     plan = ProfilePlan(profile)
-    assert [use.name for use in profile.filters] == [name for name in FILTERS if name not in OF_PLATFORMS]
+    firm = () if plan.firm is None else (plan.firm.name,)
+    named = [name for name in FILTERS if name not in OF_PLATFORMS or name in firm]
+    assert [use.name for use in profile.filters] == named
     assert plan.fit is not None
     assert sum(len(plugin.reasons) for _, plugin in plan.static_filters) <= STATIC_MAX
     assert len(plan.resource_scores) <= TERMS_MAX
     resources = {f"x.io/r{i}": 1 for i in range(requested_resources_max)}
     shape = template(requests=resources)
     index = ClusterState(seed=1).resources
-    assert len(plan.fit[1].demands(shape, index)) == requested_resources_max + 1 <= DEMANDS_MAX
+    demands, firm_count = plan.demands(shape, index)
+    assert len(demands) - firm_count == requested_resources_max + 1 <= DEMANDS_MAX - FirmFilter.demands_max
     parts = [part for use in plan.resource_scores for part in use.plugin.term(shape, index).parts]
     assert len(parts) <= PARTS_MAX
 

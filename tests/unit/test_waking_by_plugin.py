@@ -15,6 +15,7 @@ import pytest
 
 from domain.cycle.schedule import Scheduler
 from domain.engine.verdicts import Failure, Placement
+from domain.model.colocation import Amounts, UseByQuality
 from domain.model.config import NAMESPACE, Namespace
 from domain.model.events import (
     ConfigUpserted,
@@ -25,8 +26,8 @@ from domain.model.events import (
     PodUpserted,
 )
 from domain.model.nodes import NodeSpec, Taint
+from domain.model.pods import CpuClaim, MemoryClaim, NodeSelectorTerm, PodSpec, PodTemplate, Requirement
 from domain.model.pods import NodeAffinity as Affinity
-from domain.model.pods import NodeSelectorTerm, PodSpec, PodTemplate, Requirement
 from domain.model.profiles import PluginUse, Profile
 from domain.model.selectors import (
     AffinityTerm,
@@ -113,10 +114,16 @@ def there(of: PodTemplate, **labels: str) -> Event:
     return PodUpserted(labelled(pod("there", of, on="a"), **labels))
 
 
+def used_by_high(cpu_milli: int, at_ms: int) -> Event:
+    use = UseByQuality(high=Amounts(cpu_milli))
+    return NodeUsed(NodeUsage(node="a", at_ms=at_ms, percent={"cpu": 1.0}, quality=use))
+
+
 COMES, GROWS, LEAVES = "a node comes", "the node grows", "the pod there leaves"
 LABEL, MEASURED, ASKED = "the node is relabelled", "the node is measured", "a pod comes that it asks for"
 NAMESPACE_CHANGES = "its namespace is relabelled"
 MASTER = template(100, cluster="default/c", role="master")
+BORROWS = template(100, cpu_claim=CpuClaim(fixed_milli=3_000), memory_claim=MemoryClaim())
 GREEDY = template(100, limits={"memory": 6 * GIB})
 RESTARTS = template(100, features=("RestartAllContainersOnContainerExits",))
 OF_BLUE = template(
@@ -146,6 +153,11 @@ CASES = (
          before=(there(template(100, 0, 80)),)),
     Case("NodeResourcesFit", "insufficient:cpu", frozenset({COMES, GROWS, LEAVES}), waits=template(3_000),
          before=(there(template(3_000)),)),
+    Case("ColocationFit", "insufficient-room:cpu", frozenset({GROWS, MEASURED}), waits=BORROWS,
+         before=(used_by_high(2_000, DAY_MS),), changes={MEASURED: used_by_high(100, 2 * DAY_MS)}),
+    Case("ColocationFit", "insufficient-room:cpu", frozenset({GROWS, LEAVES}), waits=BORROWS,
+         before=(used_by_high(100, DAY_MS), there(BORROWS)),
+         changes={MEASURED: used_by_high(100, 2 * DAY_MS)}),
     Case("PodTopologySpread", "topology-spread", frozenset({COMES, LEAVES, ASKED}),
          waits=template(200, spread=(SpreadConstraint(topology_key="zone", selector=WEB),)),
          labels={"app": "web"}, before=(FULL_B, there(SMALL, app="web")),
@@ -168,6 +180,7 @@ CASES = (
          before=(used(90.0, DAY_MS), used(10.0, 2 * DAY_MS)), changes={MEASURED: used(10.0, 3 * DAY_MS)}),
 )  # fmt: skip
 
+ROOM = {"insufficient:cpu", "insufficient-room:cpu"}
 ROOM_OF_ANOTHER = {
     "host-port-conflict",
     "over-threshold:cpu",
@@ -189,7 +202,7 @@ def costs_in_vain(case: Case, change: str) -> bool:
     A node with room that changed its spec is looked at by all whom a node may cure. It may be another pod
     that leaves than the one that matters; and a counter may move the wrong way.
     """
-    is_other_spec = change in {LABEL, GROWS, "the node declares more"} and case.reason != "insufficient:cpu"
+    is_other_spec = change in {LABEL, GROWS, "the node declares more"} and case.reason not in ROOM
     return is_other_spec or (case.reason, change) in IN_VAIN
 
 

@@ -16,6 +16,7 @@ class ColocationScore(ResourceScore):
 
     Formula: `100 * min((room - estimate) / capacity)` over cpu and memory, at least 0. Room is that of the
     pod's quality without the estimates of pods that no measurement covers yet; for a high pod that of mid.
+    Source: the resource view of Baidu's co-location, in the form of LeastAllocated.
     """
 
     name: ClassVar[str] = "ColocationScore"
