@@ -60,7 +60,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     besides: dict[str, float] = {}
 
 
-PLAIN = [profile for name, profile in BUILT_IN_PROFILES.items() if name != COLOCATION_PROFILE]
+UNMEASURED = [profile for name, profile in BUILT_IN_PROFILES.items() if name != COLOCATION_PROFILE]
 """The built-in profiles under which a pod finds a node that nothing was measured on."""
 
 
@@ -68,7 +68,7 @@ def measure_parts(nodes: int = NODES, repeats: int = 30) -> list[Part]:
     """Measure every row. Make ``nodes`` and ``repeats`` smaller only to try it out."""
     return [
         *(_new_groups(scoring, nodes, repeats) for scoring in SCORES),
-        *(_new_groups_of_profile(profile, nodes, repeats) for profile in PLAIN),
+        *(_new_groups_of_profile(profile, nodes, repeats) for profile in UNMEASURED),
         _one_group(nodes, max(3, repeats // 10)),
         *(_all_different(size, nodes) for size in (nodes, nodes // 4)),
         _sync(nodes, repeats),

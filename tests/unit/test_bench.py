@@ -20,7 +20,7 @@ from benchmarks.engine import EngineRun, measure
 from benchmarks.flow import EngineReport, bring_in
 from benchmarks.memory import DEPLOYMENTS, PLAIN, WAYS, MemoryReport, MemoryRun, in_own_process
 from benchmarks.offering import Offered, offer
-from benchmarks.parts import PLAIN, Figure, Part, measure_parts, replayed
+from benchmarks.parts import UNMEASURED, Figure, Part, measure_parts, replayed
 from benchmarks.plain import Picture, Spread, numpy_scores, python_scores
 from benchmarks.planning import measure_planning
 from benchmarks.preemption import PreemptionReport
@@ -249,7 +249,7 @@ def test_every_part_of_the_engine_is_measured_and_agrees_with_what_is_plain() ->
     rows = measure_parts(nodes=120, repeats=3)
     assert [row.part for row in rows] == [
         *(f"new group, {scoring}" for scoring in SCORES),
-        *(f"new group, profile {profile.name}" for profile in PLAIN),
+        *(f"new group, profile {profile.name}" for profile in UNMEASURED),
         "inside a group",
         "all pods different",
         "all pods different",
