@@ -7,8 +7,6 @@ from itertools import chain, islice
 from operator import itemgetter, lt
 from typing import NamedTuple
 
-from sortedcontainers import SortedList
-
 from domain.model.colocation import QUALITY_OF, Quality
 from domain.model.config import PodGroup
 from domain.model.decisions import Attempt, GangSeen
@@ -30,8 +28,8 @@ It is negative where nodes are excluded for them (``domain/queue/excluded.py``).
 Candidate = tuple[int, int, str, "Line"]
 """A pod that has a turn to come: minus its priority, its arrival, its key, and the line in which it waits."""
 
-Heads = dict[str, SortedList]
-"""By namespace, the candidates by which lines stand in the queue, in order."""
+TOLD = 2
+"""Pods that are only told why they wait stand so far behind those of their lane that are tried."""
 
 Tried = tuple[str, "WaitingGroup"]
 """A pod's key and its group."""
@@ -46,7 +44,7 @@ _LOST_AGAIN = 8
 class Line:
     """The waiting pods of a group in one namespace: ``pods`` and the ``fresh`` of them map key to arrival.
 
-    ``entry`` is the pod by which the line stands in the queue, if it does, and ``heads`` where it stands. A
+    ``entry`` is the pod by which the line stands in the queue, if it does, and ``stood_in`` where that is. A
     cycle tries ``most`` of its pods, 0: as many as it can.
     """
 
@@ -54,13 +52,13 @@ class Line:
         "entry",
         "fresh",
         "group",
-        "heads",
         "is_sorted",
         "latest",
         "lost_count",
         "most",
         "namespace",
         "pods",
+        "stood_in",
     )
 
     def __init__(self, namespace: str, group: WaitingGroup) -> None:
@@ -71,7 +69,7 @@ class Line:
         self.latest = 0
         self.is_sorted = True
         self.entry: Candidate | None = None
-        self.heads: Heads | None = None
+        self.stood_in = 0
         self.most = self.lost_count = 0
 
     def add_pod(self, key: str, arrival: int, *, fresh: bool, lost: bool = False) -> None:
@@ -150,14 +148,10 @@ class Line:
         return (self.group,)
 
     @property
-    def is_told(self) -> bool:
-        """Whether its pods are not tried in their turn, but told what their group was told."""
-        return not self.group.is_active
-
-    @property
-    def is_low(self) -> bool:
-        """Whether it has its turns in the lane of low pods."""
-        return self.group.is_low
+    def stands_in(self) -> int:
+        """Where it stands: 0, of low pods 1; 2 more where they are not tried, but told why they wait."""
+        group = self.group
+        return group.is_low + (TOLD if group.parked or group.held_by else 0)
 
     def first(self) -> Candidate | None:
         """Return the first of these."""
@@ -265,8 +259,8 @@ class WaitingGroup:
     def replan(self, plan: ProfilePlan | None) -> None:
         """Take a plan. What was found under the one before holds no longer."""
         self.plan = plan
-        quality = QUALITY_OF.get(self.template.qos_class)
-        self.is_low = plan is not None and plan.colocates and quality is Quality.LOW
+        colocates = plan is not None and plan.colocates
+        self.is_low = colocates and QUALITY_OF.get(self.template.qos_class) is Quality.LOW
         self.attempt: Attempt | None = None
         self.parked = self.woken = self.is_patient = self.owes_plan = False
         self.reads_pods = True
@@ -304,14 +298,9 @@ class GangLine(Line):
         self.gang = gang
 
     @property
-    def is_told(self) -> bool:
-        """Whether it is not tried; its members that are held are told why in their own lines."""
-        return False
-
-    @property
-    def is_low(self) -> bool:
-        """Whether all of its pods are low: one that is not has the gang tried in its turn."""
-        return all(group.is_low for group in self.gang.ready)
+    def stands_in(self) -> int:
+        """Where it stands: with low pods where all of its own are. Those held stand in their own lines."""
+        return int(all(group.is_low for group in self.gang.ready))
 
     def drawable(self) -> Iterator[tuple[str, int]]:
         """Yield the gang, if it has a turn to come."""

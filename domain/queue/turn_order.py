@@ -10,8 +10,11 @@ from collections import Counter
 
 from sortedcontainers import SortedList
 
-from domain.queue.groups import Candidate, Heads, Line
+from domain.queue.groups import TOLD, Candidate, Line
 from domain.queue.turns import Turns, Works, draw
+
+Heads = dict[str, SortedList]
+"""By namespace, the candidates by which lines stand in the queue, in order."""
 
 
 class TurnOrder:
@@ -24,49 +27,46 @@ class TurnOrder:
     def __init__(self) -> None:
         self.changed: dict[Line, None] = {}
         self.placed: dict[Line, None] = {}
-        self._tried: tuple[Heads, Heads] = {}, {}  # of low pods the second
-        self._told: tuple[Heads, Heads] = {}, {}
+        self._heads: tuple[Heads, ...] = {}, {}, {}, {}  # see ``Line.stands_in``
 
     def __bool__(self) -> bool:
         """Whether any line has a turn to come, as far as those that changed are in their places."""
-        return any((*self._tried, *self._told))
+        return any(self._heads)
 
     def __len__(self) -> int:
         """How many have one. Cost: O(namespaces)."""
-        return sum(len(entries) for heads in (*self._tried, *self._told) for entries in heads.values())
+        return sum(len(entries) for heads in self._heads for entries in heads.values())
 
     def place_changed(self) -> None:
         """Bring the lines that changed to their places."""
-        came: dict[tuple[bool, bool, str], list[Candidate]] = {}
+        came: dict[tuple[int, str], list[Candidate]] = {}
         for line in self.changed:
             first = line.first()
-            is_told, is_low = line.is_told, line.is_low
-            heads = (self._told if is_told else self._tried)[is_low]
-            if first == line.entry and (first is None or heads is line.heads):
+            where = line.stood_in if first is None else line.stands_in
+            if first == line.entry and where == line.stood_in:
                 continue
             if line.entry is not None:
                 self._take_out(line)
-            line.entry, line.heads = first, heads
+            line.entry, line.stood_in = first, where
             if first is not None:
-                came.setdefault((is_told, is_low, line.namespace), []).append(first)
+                came.setdefault((where, line.namespace), []).append(first)
         self.placed |= self.changed
         self.changed.clear()
-        for (is_told, is_low, namespace), entries in came.items():
-            heads = (self._told if is_told else self._tried)[is_low]
-            heads.setdefault(namespace, SortedList()).update(entries)
+        for (where, namespace), entries in came.items():
+            self._heads[where].setdefault(namespace, SortedList()).update(entries)
 
     def _take_out(self, line: Line) -> None:
-        assert line.heads is not None
-        waiting = line.heads[line.namespace]
+        heads = self._heads[line.stood_in]
+        waiting = heads[line.namespace]
         waiting.remove(line.entry)
         if not waiting:
-            del line.heads[line.namespace]
+            del heads[line.namespace]
 
     def draw(
         self, works: Works, work_max: int, pods_max: int, *, is_low: bool = False, is_told: bool = False
     ) -> Turns:
         """Return what has its turn in a lane. The lines from which pods are drawn have changed then."""
-        heads = (self._told if is_told else self._tried)[is_low]
+        heads = self._heads[is_low + (TOLD if is_told else 0)]
         if not heads or work_max <= 0 or pods_max <= 0:
             return Turns()
         turns = draw(heads, works, work_max=work_max, pods_max=pods_max, is_told=is_told)

@@ -18,7 +18,7 @@ from domain.model.nodes import TAINT_EFFECTS
 from domain.model.pods import NodeSelectorTerm, PodTemplate
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
-from domain.queue.groups import Candidate, Gang, GangLine, Line, WaitingGroup
+from domain.queue.groups import TOLD, Candidate, Gang, GangLine, Line, WaitingGroup
 from domain.state.cluster import ClusterState
 from domain.state.pod_index import PodIndex
 from domain.state.table import NodeTable
@@ -269,7 +269,7 @@ class Turns(NamedTuple):
     @property
     def goes_on(self) -> bool:
         """Whether pods of these lines are to be tried still: none that comes behind them is tried before."""
-        return any(not line.is_told and line.first() is not None for line in self.opened)
+        return any(line.stands_in < TOLD and line.first() is not None for line in self.opened)
 
 
 def draw(
