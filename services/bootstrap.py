@@ -17,10 +17,7 @@ from domain.model.profiles import BUILT_IN_PROFILES
 from services.background import begin, ended, endless, every
 from services.build import build
 from services.config import KafkaAccess, Settings
-from services.growing import grow, hold_all
-from services.ports.ledger import Ledger
 from services.ports.log import Log, TopicSpec, topic_specs
-from services.ports.outbox import Outbox
 from services.secret import redacted
 from services.worker.collector import collect_rarely
 
@@ -30,6 +27,8 @@ if TYPE_CHECKING:
 
     from services.adapters.postgres.pruning import Pruned
     from services.ports.audit import Audit
+    from services.ports.ledger import Ledger
+    from services.ports.outbox import Outbox
     from services.ports.store import Store
     from services.replay.replay import Outcome, Progress
 
@@ -167,6 +166,7 @@ async def initialise(at: Place, shards: int | None, *, roles: bool = False) -> l
     from services.adapters.postgres.rehoming import living_twice
     from services.adapters.postgres.roles import create_roles
     from services.adapters.postgres.which_log import check_log
+    from services.growing import grow
 
     await check_log(at.dsn, is_kafka=at.kafka_bootstrap is not None)
     before = await migrate.current_revision(at.dsn)
@@ -224,6 +224,7 @@ async def refold(at: Place) -> int:
         A worker holds the shards.
     """
     from services.adapters.postgres.refold import refold as set_back
+    from services.growing import hold_all
     from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, TopicPartition
 
     async with contextlib.AsyncExitStack() as stack:

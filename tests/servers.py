@@ -79,7 +79,7 @@ async def create_migrated(server_dsn: str, name: str) -> None:
             await connection.execute(f"CREATE DATABASE {_TEMPLATE}_new")
             await upgrade(with_database(server_dsn, f"{_TEMPLATE}_new"))
             await connection.execute(f"ALTER DATABASE {_TEMPLATE}_new RENAME TO {_TEMPLATE}")
-        await connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")
+        await connection.execute(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY FILE_COPY")
     finally:
         await connection.close()
 

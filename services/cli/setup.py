@@ -205,7 +205,7 @@ def health(
     ] = None,
 ) -> None:
     """Ask a process whether it is alive, and fail if not: for a container's health check."""
-    import httpx
+    from services.cli.web import httpx
 
     scheme = "https" if settings.api_tls_cert and not settings.metrics_port else "http"
     asked = url or f"{scheme}://127.0.0.1:{settings.metrics_port or settings.api_port}/healthz"

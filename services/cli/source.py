@@ -14,13 +14,13 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import httpx
 import orjson
 
 from services.address import ADDRESS_FILE, CHALLENGE_PATH, Instance, read_address, read_key
 from services.cli.options import CommandError, warn
 from services.cli.output import say
 from services.cli.reaching import reach_api, reach_ledger
+from services.cli.web import httpx
 from services.config import Settings, local_user
 from services.listening import is_loopback
 from services.secret import redacted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 
 FINDINGS_MAX = 200
 
@@ -63,15 +64,23 @@ class Violation(Exception):
 
 
 class Findings:
-    """Collects violations, so that one does not hide another."""
+    """Collects violations, so that one does not hide another.
+
+    Attributes
+    ----------
+    noted : callable
+        Called with the invariant of each violation when it is noted.
+    """
 
     def __init__(self) -> None:
         self.found: list[tuple[Invariant, str]] = []
+        self.noted: Callable[[Invariant], None] = lambda invariant: None
 
     def require(self, holds: bool, invariant: Invariant, message: str) -> None:
         """Note a violation unless ``holds``."""
         if not holds and len(self.found) < FINDINGS_MAX:
             self.found.append((invariant, message))
+            self.noted(invariant)
 
     @property
     def names(self) -> set[Invariant]:

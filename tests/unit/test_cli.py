@@ -160,6 +160,19 @@ def test_start_up_imports_nothing_heavy(arguments: list[str]) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_a_question_to_an_api_imports_nothing_heavy() -> None:
+    """Most of what a user waits for are imports."""
+    heavy = ["numba", "numpy", "fastapi", "sqlalchemy", "asyncpg", "aiokafka", "pygments", "rich.progress"]
+    code = (
+        "import sys; from services.cli.main import app\n"
+        "app(['get', 'nodes', '--api-url', 'http://127.0.0.1:9'], standalone_mode=False)\n"
+        f"print([m for m in {heavy!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "the API at http://127.0.0.1:9 does not answer" in done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 # ----------------------------------------------------------------------------------------------- settings
 
 
