@@ -230,7 +230,7 @@ def test_all_groups_of_the_file_are_run() -> None:
 def test_the_two_nodes_of_the_study(case: dict[str, Any], profile: str, expected: str) -> None:
     """Each is of 40 cores, of which 38 are requested; 35 are in use on A, and 10 on B."""
     asked = case["pod"]
-    container = {"name": "c", "image": "i"}
+    container: dict[str, Any] = {"name": "c", "image": "i"}
     if asked["request"] is None:  # a container that says nothing is expected to use a core
         containers = [{**container, "name": f"c{i}"} for i in range(asked["expected_use"])]
     else:
