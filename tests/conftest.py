@@ -62,9 +62,9 @@ def pytest_configure() -> None:
     as long.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if "TMPDIR" not in os.environ and _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK | os.X_OK):
-        if shutil.disk_usage(_MEMORY).free >= _MEMORY_BYTES_MIN:
-            os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
+    is_there = _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK | os.X_OK)
+    if "TMPDIR" not in os.environ and is_there and shutil.disk_usage(_MEMORY).free >= _MEMORY_BYTES_MIN:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
 
 
 def pytest_collection_finish() -> None:

@@ -107,7 +107,7 @@ def rate_other_term(
     elif plain == BALANCED_PAIR:
         _rate_pair(allocatable, requested, first, part_column, part_value, value)
     elif plain == ROOM:
-        _rate_room(allocatable, requested, first, part_column, part_value, value)
+        _rate_room(whole, allocatable, requested, first, part_column, part_value, value)
     elif plain == SEARCH:
         _rate_search(allocatable, requested, measured, first, part_column, part_value, number, value)
     else:
@@ -358,19 +358,22 @@ def _rate_pair(allocatable, requested, first, part_column, part_value, value):  
 
 
 @helper
-def _rate_room(allocatable, requested, first, part_column, part_value, value):  # type: ignore[no-untyped-def]
+def _rate_room(  # type: ignore[no-untyped-def]
+    whole, allocatable, requested, first, part_column, part_value, value
+):
     """Rate by ColocationScore: the scarcest share of the capacity that is left of what is lent.
 
     A resource has two parts, its capacity and its room.
     """
     for i in range(len(value)):
         row = first + i
-        least = 1.0
+        least = 100.0
         for p in range(0, len(part_column), 2):
+            capacity = allocatable[part_column[p], row]
             room = allocatable[part_column[p + 1], row] - requested[part_column[p + 1], row]
             left = max(room - part_value[p + 1], 0)
-            least = min(least, left / max(allocatable[part_column[p], row], 1))
-        value[i] = 100.0 * least
+            least = min(least, left * 100.0 / capacity if capacity > 0 else 0.0)
+        value[i] = np.floor(least) if whole else least
 
 
 @helper

@@ -16,6 +16,7 @@ from domain.kernels.arrays import (
     INFEASIBLE,
     LEAST_ALLOCATED,
     NOT_HOME,
+    ROOM,
     SPAN,
     TOP,
     TOTAL_ONE,
@@ -65,7 +66,8 @@ def has_whole_bounds(groups, g):  # type: ignore[no-untyped-def]
         end = groups.term_first[g, t + 1]
         kind = groups.term_kind[g, t]
         balanced += kind == BALANCED_CHANGE + WHOLE
-        known = kind == LEAST_ALLOCATED + WHOLE or (kind == BALANCED_CHANGE + WHOLE and end - begin <= 2)
+        known = kind == LEAST_ALLOCATED + WHOLE or kind == ROOM + WHOLE
+        known = known or (kind == BALANCED_CHANGE + WHOLE and end - begin <= 2)
         bounded = bounded and known and _is_whole_weight(groups.term_weight[g, t])
         weights += groups.term_weight[g, t]
         for p in range(begin, end):

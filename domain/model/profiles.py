@@ -82,7 +82,7 @@ BUILT_IN_PROFILES: dict[str, Profile] = {
         Profile(
             name=COLOCATION_PROFILE,
             filters=_COLOCATION_FILTERS,
-            scores=(*_UPSTREAM_SCORES, PluginUse(name="ColocationScore")),
+            scores=(*_UPSTREAM_SCORES, PluginUse(name="ColocationScore", args=_WHOLE)),
         ),
         Profile(name="least-allocated", filters=_FILTERS, scores=(_fit_score("LeastAllocated"),)),
         Profile(name="most-allocated", filters=_FILTERS, scores=(_fit_score("MostAllocated"),)),

@@ -25,11 +25,14 @@ from domain.state.steps import Written
 from tests.depth import some
 
 GIB = 1 << 30
-PROFILE = Profile(
-    name="lends",
-    filters=(PluginUse(name="NodeResourcesFit"), PluginUse(name="ColocationFit")),
-    scores=(PluginUse(name="ColocationScore"),),
-)
+PROFILES = {
+    arithmetic: Profile(
+        name="lends",
+        filters=(PluginUse(name="NodeResourcesFit"), PluginUse(name="ColocationFit")),
+        scores=(PluginUse(name="ColocationScore", args={"arithmetic": arithmetic}),),
+    )
+    for arithmetic in ("real", "integer")
+}
 SETTLE_MS, AGE_MS = 60_000, 90_000
 WEAKER = {"Burstable": ("Guaranteed", "Burstable"), "BestEffort": ("Guaranteed", "Burstable", "BestEffort")}
 
@@ -56,6 +59,7 @@ class Plain:
     nodes: dict[str, tuple[int, int]] = field(default_factory=dict)
     measured: dict[str, tuple[int, UseByQuality]] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
+    is_whole: bool = False
 
     def room(self, node: str, qos: str, resource: int, now_ms: int) -> int:
         """Return what a node lends to a further pod: 0 and less is nothing."""
@@ -91,8 +95,9 @@ class Plain:
     def score(self, node: str, pod: Pod, now_ms: int) -> float:
         qos = "Burstable" if pod.qos == "Guaranteed" else pod.qos
         wanted = pod.cpu, pod.memory
-        left = [(self.room(node, qos, i, now_ms) - wanted[i]) / max(self.nodes[node][i], 1) for i in (0, 1)]
-        return 100.0 * max(0.0, min(left))
+        left = [self.room(node, qos, i, now_ms) - wanted[i] for i in (0, 1)]
+        score = min(100.0 * max(each, 0) / whole for each, whole in zip(left, self.nodes[node], strict=True))
+        return float(int(score)) if self.is_whole else score
 
 
 class Day:
@@ -100,8 +105,9 @@ class Day:
 
     def __init__(self, seed: int) -> None:
         self.random, self.now_ms, self.count = Random(seed), 1_000_000, 0
-        self.scheduler = Scheduler({PROFILE.name: PROFILE}, seed=seed)
-        self.plain, self.seen = Plain(), Counter[str]()
+        is_whole = seed % 2 == 1
+        self.scheduler = Scheduler({"lends": PROFILES["integer" if is_whole else "real"]}, seed=seed)
+        self.plain, self.seen = Plain(is_whole=is_whole), Counter[str]()
         for _ in range(4):
             self._node()
 
@@ -158,7 +164,7 @@ class Day:
                     (1_000, GIB),
                 )
         template = PodTemplate(
-            requests=asked, profile=PROFILE.name, qos_class=qos, cpu_claim=claims[0], memory_claim=claims[1]
+            requests=asked, profile="lends", qos_class=qos, cpu_claim=claims[0], memory_claim=claims[1]
         )
         bound = random.choice(list(self.plain.nodes)) if random.random() < 0.15 else ""
         spec = PodSpec(

@@ -12,7 +12,7 @@ from domain.cycle.schedule import Scheduler
 from domain.engine import program as program_module
 from domain.engine.verdicts import CycleResult, Placement
 from domain.kernels import row_bounds
-from domain.kernels.arrays import BALANCED_CHANGE, BLOCK, LEAST_ALLOCATED, PARTS_MAX, WHOLE
+from domain.kernels.arrays import BALANCED_CHANGE, BLOCK, LEAST_ALLOCATED, PARTS_MAX, ROOM, WHOLE
 from domain.kernels.blocks import summarise
 from domain.kernels.filtering import filter_row
 from domain.kernels.row_bounds import _set_free, bound_rows
@@ -37,9 +37,11 @@ def test_no_bound_is_below_the_exact_total(seed: int, monkeypatch: pytest.Monkey
     allocatable, requested, value = cluster_of(random)
     base = random.integers(0, 1 << 14, ROWS) * 1.0
     base[random.random(ROWS) < 0.1] = -np.inf
-    parts = [random.permutation(RESOURCES)[:k].astype(np.int32) for k in random.integers((1, 0), (4, 3))]
+    counts = [*random.integers((1, 0), (4, 3)), 2]
+    parts = [random.permutation(RESOURCES)[:k].astype(np.int32) for k in counts]
     weights = [random.choice((1.0, 1.0, 3.0, 1000.0), len(part)) for part in parts]
-    kinds, heavy = (LEAST_ALLOCATED + WHOLE, BALANCED_CHANGE + WHOLE), random.choice((1.0, 2.0, 80.0), 2)
+    kinds = LEAST_ALLOCATED + WHOLE, BALANCED_CHANGE + WHOLE, ROOM + WHOLE
+    heavy = random.choice((1.0, 2.0, 80.0), 3)
     work = np.full((5 + PARTS_MAX, ROWS), np.nan)
     even, exact, score = np.zeros(ROWS), base.copy(), np.zeros(ROWS)
     rate_evenness(allocatable, requested, 0, parts[1], value[parts[1]], 0, True, work, even)
@@ -98,7 +100,7 @@ def bounds_of(
         fit_position=[1], demand_count=[RESOURCES], firm_count=[0],
         demand_column=np.arange(RESOURCES)[None],
         demand_value=value[None], term_count=[len(kinds)], term_kind=np.array([kinds]),
-        term_weight=heavy[None], term_first=np.array([[0, len(parts[0]), len(columns)]]),
+        term_weight=heavy[None], term_first=np.cumsum([0, *map(len, parts)])[None],
         part_column=columns[None], part_weight=np.concatenate(weights)[None], part_value=value[columns][None],
     )  # fmt: skip
     changed = random.permutation(ROWS).astype(np.int32)
