@@ -29,12 +29,12 @@ from domain.model.nodes import NodeSpec
 from domain.model.usage import Measured, NodeUsage, QualityRecord, SeriesRecord, UsageRecord
 from domain.model.validation import key_path
 from domain.state.changes import NodeMeasured, Refused, Skipped
+from domain.state.pod_counters import with_counters
 
 USAGE_SHARD = 0
 """The shard whose owner reads and writes what is measured."""
 
 _DAY_MS = 86_400_000
-_NEVER = QualityRecord(at_ms=-1, use=UseByQuality())
 
 
 @dataclass(slots=True, eq=False)
@@ -243,13 +243,15 @@ class UsageWindows:
         return NodeMeasured(usage.node, newer, usage)
 
     def _fold_quality(self, usage: NodeUsage, use: UseByQuality) -> None:
-        """Take what was measured by quality, unless it comes late: the latest measurement counts alone."""
-        known = self.qualities.get(usage.node, _NEVER)
-        if usage.at_ms <= known.at_ms:
-            return
-        known = msgspec.structs.replace(known, at_ms=usage.at_ms, use=use)
+        """Take what was measured by quality: of the use the latest alone, of pods what is newer of each."""
+        known = self.qualities.get(usage.node)
+        if known is None:
+            since_ms = max(usage.at_ms, usage.logged_ms)
+            known = QualityRecord(at_ms=usage.at_ms, use=use, since_ms=since_ms)
+        elif usage.at_ms > known.at_ms:
+            known = msgspec.structs.replace(known, at_ms=usage.at_ms, use=use)
         if usage.pods is not msgspec.UNSET:
-            known = msgspec.structs.replace(known, pods_at_ms=usage.at_ms, pods=usage.pods)
+            known = with_counters(known, usage.at_ms, usage.pods)
         self.qualities[usage.node] = known
 
     def _keep(self, node: str, window: NodeWindow, *, known: bool) -> None:

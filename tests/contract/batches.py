@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from domain.model.colocation import Amounts, Heat, PodCounters, UseByQuality
+from domain.model.colocation import Amounts, Heat, UseByQuality
 from domain.model.decisions import Attempt, Candidate, Decision, Outcome
 from domain.model.nodes import NodeSpec, Taint
 from domain.model.pods import DEFAULT_PROFILE, PodTemplate
-from domain.model.usage import Measured, QualityRecord, SeriesRecord, UsageRecord
+from domain.model.usage import CountedPod, Measured, QualityRecord, SeriesRecord, UsageRecord
 from services.codec.encode import encode_decision
 from services.ports.ledger import (
     AttemptRows,
@@ -154,8 +154,8 @@ def dead_letter(lease: Lease, seq: int, **more: Any) -> DeadLetter:
 LENT = QualityRecord(
     at_ms=AT_MS,
     use=UseByQuality(high=Amounts(2**40, 2**60), system=Amounts(1, 2)),
-    pods_at_ms=AT_MS - 1,
-    pods={"u": PodCounters(0.1 + 0.2, 1e300)},
+    since_ms=AT_MS - 9,
+    pods={"u": CountedPod(AT_MS - 1, 0.1 + 0.2, 1e300)},
     heat=Heat(is_hot=True, good_count=2),
 )
 """What was measured by quality."""

@@ -1,0 +1,34 @@
+"""How far the use of each pod on a node is counted: its cumulative counters, as of the last report of it.
+
+They follow from the measurements of the node alone, in the order of the log. So every worker has the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from domain.model.colocation import PodCounters
+from domain.model.limits import counted_pods_max, pod_counters_seconds
+from domain.model.usage import CountedPod, QualityRecord
+
+
+def with_counters(record: QualityRecord, at_ms: int, pods: Mapping[str, PodCounters]) -> QualityRecord:
+    """Return a record with the counters of pods as of a moment; those that are known as of later stay.
+
+    A pod that is not reported is remembered for ``pod_counters_seconds``, and ``counted_pods_max`` pods of a
+    node are. Then a pod that started before the last report of any that is forgotten has to be reported
+    twice before it is billed, as it may be one of these. Cost: O(pods that are known).
+    """
+    known = dict(record.pods)
+    for uid, counters in pods.items():
+        if uid not in known or known[uid].at_ms < at_ms:
+            known[uid] = CountedPod(at_ms, *counters)
+    oldest_ms, since_ms = max(record.at_ms, at_ms) - pod_counters_seconds * 1_000, record.since_ms
+    gone = [uid for uid, each in known.items() if each.at_ms < oldest_ms]
+    if len(known) - len(gone) > counted_pods_max:
+        gone = sorted(known, key=lambda uid: known[uid].at_ms)[: len(known) - counted_pods_max]
+    for uid in gone:
+        since_ms = max(since_ms, known.pop(uid).at_ms)
+    return msgspec.structs.replace(record, pods=known, since_ms=since_ms)
