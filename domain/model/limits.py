@@ -60,6 +60,7 @@ tombstone_hours = 168  # how long a pod that is gone is remembered: as long as a
 tombstone_hours_max = 8_784
 dead_letters_max = 100_000  # that the ledger keeps per shard
 dead_letter_days = 90
+bill_days = 800  # two years, and the month in which they are looked at
 preemption_seconds = 60  # of log time in which victims have to leave the node for which a pod is nominated
 preemption_seconds_max = 3_600
 reservation_seconds = 300  # of log time in which a pod finds no node before one may be kept free for it
