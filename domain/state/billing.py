@@ -24,6 +24,7 @@ from domain.model.colocation import QUALITY_OF, Amounts, CoLocationPolicy, PodCo
 from domain.model.resources import CPU, MEMORY
 from domain.model.usage import NodeUsage, QualityRecord
 from domain.state.occupancy import Occupancy
+from domain.state.pod_counters import since_ms
 from domain.state.pods import PodEntry, started_ms
 
 UNBILLED_REASONS: Mapping[str, str] = {
@@ -64,6 +65,7 @@ def bill(of: Occupancy, usage: NodeUsage, record: QualityRecord | None, policy: 
     """
     assert usage.pods is not msgspec.UNSET
     unbilled, taken = Counter[str](), dict[str, PodCounters]()
+    begun_ms = since_ms(usage) if record is None else record.since_ms
     sums: dict[tuple[str, Quality, Part], Used] = {}
     for uid, counters in usage.pods.items():
         pod = of.pods.get(of.keys.get(uid, ""))
@@ -73,12 +75,11 @@ def bill(of: Occupancy, usage: NodeUsage, record: QualityRecord | None, policy: 
             continue
         assert pod is not None
         taken[uid] = counters
-        since_ms = usage.at_ms if record is None else record.since_ms
         if known is not None:
             if usage.at_ms > known.at_ms:
                 earlier = counted_from(PodCounters(*known[1:]), counters)
                 _add(sums, pod, policy, earlier, counters, usage.at_ms - known.at_ms)
-        elif (started := min(started_ms(pod), pod.placed_ms)) > since_ms:
+        elif (started := min(started_ms(pod), pod.placed_ms)) > begun_ms:
             _add(sums, pod, policy, _NOTHING, counters, usage.at_ms - started)
         else:
             unbilled["before"] += 1

@@ -11,7 +11,16 @@ import msgspec
 
 from domain.model.colocation import PodCounters
 from domain.model.limits import counted_pods_max, pod_counters_seconds
-from domain.model.usage import CountedPod, QualityRecord
+from domain.model.usage import CountedPod, NodeUsage, QualityRecord
+
+
+def since_ms(usage: NodeUsage) -> int:
+    """Return from when on pods of a node are counted from their start, by its first measurement.
+
+    By the log's clock, as it is compared with when pods were placed: the node's own may be behind, and a
+    measurement may come late.
+    """
+    return max(usage.at_ms, usage.logged_ms)
 
 
 def with_counters(record: QualityRecord, at_ms: int, pods: Mapping[str, PodCounters]) -> QualityRecord:
@@ -25,10 +34,10 @@ def with_counters(record: QualityRecord, at_ms: int, pods: Mapping[str, PodCount
     for uid, counters in pods.items():
         if uid not in known or known[uid].at_ms < at_ms:
             known[uid] = CountedPod(at_ms, *counters)
-    oldest_ms, since_ms = max(record.at_ms, at_ms) - pod_counters_seconds * 1_000, record.since_ms
+    oldest_ms, counted_ms = max(record.at_ms, at_ms) - pod_counters_seconds * 1_000, record.since_ms
     gone = [uid for uid, each in known.items() if each.at_ms < oldest_ms]
     if len(known) - len(gone) > counted_pods_max:
         gone = sorted(known, key=lambda uid: known[uid].at_ms)[: len(known) - counted_pods_max]
     for uid in gone:
-        since_ms = max(since_ms, known.pop(uid).at_ms)
-    return msgspec.structs.replace(record, pods=known, since_ms=since_ms)
+        counted_ms = max(counted_ms, known.pop(uid).at_ms)
+    return msgspec.structs.replace(record, pods=known, since_ms=counted_ms)

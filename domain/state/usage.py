@@ -29,7 +29,7 @@ from domain.model.nodes import NodeSpec
 from domain.model.usage import Measured, NodeUsage, QualityRecord, SeriesRecord, UsageRecord
 from domain.model.validation import key_path
 from domain.state.changes import NodeMeasured, Refused, Skipped
-from domain.state.pod_counters import with_counters
+from domain.state.pod_counters import since_ms, with_counters
 
 USAGE_SHARD = 0
 """The shard whose owner reads and writes what is measured."""
@@ -246,8 +246,7 @@ class UsageWindows:
         """Take what was measured by quality: of the use the latest alone, of pods what is newer of each."""
         known = self.qualities.get(usage.node)
         if known is None:
-            since_ms = max(usage.at_ms, usage.logged_ms)
-            known = QualityRecord(at_ms=usage.at_ms, use=use, since_ms=since_ms)
+            known = QualityRecord(at_ms=usage.at_ms, use=use, since_ms=since_ms(usage))
         elif usage.at_ms > known.at_ms:
             known = msgspec.structs.replace(known, at_ms=usage.at_ms, use=use)
         if usage.pods is not msgspec.UNSET:

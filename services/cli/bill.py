@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from services.cli import output
 from services.cli.options import CLIENT, check_times, with_settings
-from services.cli.output import Column, Format, Json, Output
+from services.cli.output import Column, Format, Output
 from services.cli.terminal import echo
 from services.config import Settings
 from services.ports.bills import BillBy
@@ -18,20 +17,27 @@ from services.times import TIMES
 TOTAL = "total"
 
 
-def _number(name: str) -> Callable[[Json], object]:
-    return lambda item: f"{item[name]:,.3f}"
+def _number(title: str, name: str, *, wide: bool = False) -> Column:
+    """Return a column of numbers: for a person without the digits that are of no interest."""
+    return Column(
+        title,
+        lambda item: f"{item[name]:.6f}",
+        wide=wide,
+        right=True,
+        lines=lambda item: [f"{item[name]:,.{0 if item[name] >= 1_000 else 3}f}"],
+    )
 
 
 def columns(by: str) -> tuple[Column, ...]:
     """Return the columns of a bill by namespace, quality or day."""
     return (
-        Column(by.upper(), lambda item: item["name"], keep=True),
-        Column("CORE HOURS", _number("cpu_core_hours"), right=True),
-        Column("GIB HOURS", _number("memory_gib_hours"), right=True),
-        Column("LENT CORE HOURS", _number("lent_cpu_core_hours"), right=True),
-        Column("LENT GIB HOURS", _number("lent_memory_gib_hours"), right=True, wide=True),
-        Column("BILLED", _number("billed"), right=True),
-        Column("SAVED", _number("saved"), right=True),
+        Column(by.upper(), lambda item: item["name"]),
+        _number("CORE HOURS", "cpu_core_hours"),
+        _number("LENT", "lent_cpu_core_hours"),
+        _number("GIB HOURS", "memory_gib_hours"),
+        _number("LENT GIB", "lent_memory_gib_hours", wide=True),
+        _number("BILLED", "billed"),
+        _number("SAVED", "saved"),
     )
 
 

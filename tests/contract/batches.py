@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from domain.colocation.pricing import BillLine
 from domain.model.colocation import Amounts, Heat, UseByQuality
 from domain.model.decisions import Attempt, Candidate, Decision, Outcome
 from domain.model.nodes import NodeSpec, Taint
@@ -173,6 +174,13 @@ def usage(node: str, **more: Any) -> UsageRow:
     return UsageRow(record, "key:agent")
 
 
+def bill(namespace: str, quality: str, part: str, amount: int, **more: Any) -> BillLine:
+    """Return what pods used of cpu in the hour of ``AT_MS``: a millionth of its price is saved as well."""
+    hour_ms = AT_MS - AT_MS % 3_600_000
+    line = {"resource": "cpu", "price_micro": 2 * amount, "saved_micro": amount, "hour_ms": hour_ms, **more}
+    return BillLine(namespace=namespace, quality=quality, part=part, amount=amount, **line)
+
+
 def profile(name: str, revision: int, **more: Any) -> ProfileRow:
     """Return a revision of a profile with any score."""
     fit = {"name": "NodeResourcesFit", "weight": 2, "args": {"z": 1.5, "a": ["\0", "ä"]}}
@@ -263,6 +271,7 @@ def everything(lease: Lease) -> CommitBatch:
         ],
         dead_letters=[dead_letter(lease, 1)],
         usage=[usage("n1"), usage("unknown", at_ms=AT_MS + 1, quality=LENT)],
+        bill=[bill("ns", "mid", "burst", 7)],
         profiles=[profile("batch", 1, resource_version=7, sent_by="key:ops"), profile("gone", 4, spec=None)],
         config=[
             config("gone", object=None, resource_version=3),
