@@ -9,6 +9,7 @@ import msgspec
 
 from domain.model.colocation import Heat, PodCounters, UseByQuality
 from domain.model.errors import FieldError
+from domain.model.timestamps import NEVER_MS
 from domain.model.validation import finite, key_path, shown
 
 _FIGURES = ("avg", "std", "latest", "peak")
@@ -85,15 +86,16 @@ class CountedPod(NamedTuple):
 class QualityRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is stored of a node that was measured by quality: see ``NodeUsage``.
 
-    ``at_ms`` is when ``use`` was measured. ``pods`` says by uid how far the use of each pod is counted; what
-    a pod that is not among them used counts from its start if it started after ``since_ms``, and else from
-    its next report. ``heat`` says whether the node is hot.
+    ``at_ms`` is when ``use`` was measured. ``counted`` says by uid how far the use of each pod is counted;
+    what a pod that is not among them used counts from its start if it started after ``since_ms``, and else
+    from its next report: ``NEVER_MS`` in the record of a build that counted nothing. ``heat`` says whether
+    the node is hot.
     """
 
     at_ms: int
     use: UseByQuality
-    since_ms: int = 0
-    pods: dict[str, CountedPod] = {}
+    since_ms: int = NEVER_MS
+    counted: dict[str, CountedPod] = {}
     heat: Heat = Heat()
 
 

@@ -22,9 +22,9 @@ from domain.colocation.pricing import (
 )
 from domain.model.colocation import QUALITY_OF, Amounts, CoLocationPolicy, PodCounters, Prices, Quality
 from domain.model.resources import CPU, MEMORY
+from domain.model.timestamps import NEVER_MS
 from domain.model.usage import NodeUsage, QualityRecord
 from domain.state.occupancy import Occupancy
-from domain.state.pod_counters import since_ms
 from domain.state.pods import PodEntry, started_ms
 
 UNBILLED_REASONS: Mapping[str, str] = {
@@ -65,11 +65,11 @@ def bill(of: Occupancy, usage: NodeUsage, record: QualityRecord | None, policy: 
     """
     assert usage.pods is not msgspec.UNSET
     unbilled, taken = Counter[str](), dict[str, PodCounters]()
-    begun_ms = since_ms(usage) if record is None else record.since_ms
+    begun_ms = NEVER_MS if record is None else record.since_ms
     sums: dict[tuple[str, Quality, Part], Used] = {}
     for uid, counters in usage.pods.items():
         pod = of.pods.get(of.keys.get(uid, ""))
-        known = None if record is None else record.pods.get(uid)
+        known = None if record is None else record.counted.get(uid)
         if reason := _why_it_waits(pod, usage.node, is_known=known is not None):
             unbilled[reason] += 1
             continue

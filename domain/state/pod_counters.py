@@ -30,7 +30,7 @@ def with_counters(record: QualityRecord, at_ms: int, pods: Mapping[str, PodCount
     node are. Then a pod that started before the last report of any that is forgotten has to be reported
     twice before it is billed, as it may be one of these. Cost: O(pods that are known).
     """
-    known = dict(record.pods)
+    known = dict(record.counted)
     for uid, counters in pods.items():
         if uid not in known or known[uid].at_ms < at_ms:
             known[uid] = CountedPod(at_ms, *counters)
@@ -40,4 +40,4 @@ def with_counters(record: QualityRecord, at_ms: int, pods: Mapping[str, PodCount
         gone = sorted(known, key=lambda uid: known[uid].at_ms)[: len(known) - counted_pods_max]
     for uid in gone:
         counted_ms = max(counted_ms, known.pop(uid).at_ms)
-    return msgspec.structs.replace(record, pods=known, since_ms=counted_ms)
+    return msgspec.structs.replace(record, counted=known, since_ms=counted_ms)

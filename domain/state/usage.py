@@ -26,6 +26,7 @@ from domain.model.limits import (
     usage_window_seconds,
 )
 from domain.model.nodes import NodeSpec
+from domain.model.timestamps import NEVER_MS
 from domain.model.usage import Measured, NodeUsage, QualityRecord, SeriesRecord, UsageRecord
 from domain.model.validation import key_path
 from domain.state.changes import NodeMeasured, Refused, Skipped
@@ -244,11 +245,11 @@ class UsageWindows:
 
     def _fold_quality(self, usage: NodeUsage, use: UseByQuality) -> None:
         """Take what was measured by quality: of the use the latest alone, of pods what is newer of each."""
-        known = self.qualities.get(usage.node)
-        if known is None:
-            known = QualityRecord(at_ms=usage.at_ms, use=use, since_ms=since_ms(usage))
-        elif usage.at_ms > known.at_ms:
+        known = self.qualities.get(usage.node) or QualityRecord(at_ms=usage.at_ms, use=use)
+        if usage.at_ms > known.at_ms:
             known = msgspec.structs.replace(known, at_ms=usage.at_ms, use=use)
+        if known.since_ms == NEVER_MS:
+            known = msgspec.structs.replace(known, since_ms=since_ms(usage))
         if usage.pods is not msgspec.UNSET:
             known = with_counters(known, usage.at_ms, usage.pods)
         self.qualities[usage.node] = known

@@ -156,7 +156,7 @@ LENT = QualityRecord(
     at_ms=AT_MS,
     use=UseByQuality(high=Amounts(2**40, 2**60), system=Amounts(1, 2)),
     since_ms=AT_MS - 9,
-    pods={"u": CountedPod(AT_MS - 1, 0.1 + 0.2, 1e300)},
+    counted={"u": CountedPod(AT_MS - 1, 0.1 + 0.2, 1e300)},
     heat=Heat(is_hot=True, good_count=2),
 )
 """What was measured by quality."""

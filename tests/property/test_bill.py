@@ -230,7 +230,7 @@ class AddsOutside(MemoryDatabase):
 def _without_counters(usage: UsageWindows, record: UsageRecord, *, known: bool) -> None:
     """Restore what was measured, but for how far pods are counted."""
     if record.quality is not None:
-        record = replace(record, quality=replace(record.quality, pods={}))
+        record = replace(record, quality=replace(record.quality, counted={}))
     _RESTORE(usage, record, known=known)
 
 
@@ -243,7 +243,9 @@ def _without_pods(event: FeedEvent, changes: Sequence[Change]) -> FeedEvent:
 def _always(record: QualityRecord, at_ms: int, pods: Mapping[str, PodCounters]) -> QualityRecord:
     """Count pods as of a report that comes late as well."""
     return _COUNT(
-        replace(record, pods={uid: each for uid, each in record.pods.items() if uid not in pods}), at_ms, pods
+        replace(record, counted={uid: each for uid, each in record.counted.items() if uid not in pods}),
+        at_ms,
+        pods,
     )
 
 

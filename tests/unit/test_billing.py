@@ -16,7 +16,7 @@ from domain.model.config import CO_LOCATION_POLICY
 from domain.model.errors import FieldError
 from domain.model.events import ConfigUpserted, NodeDeleted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
 from domain.model.limits import pod_counters_seconds
-from domain.model.usage import NodeUsage
+from domain.model.usage import NodeUsage, QualityRecord
 from domain.state.changes import NodeMeasured, Skipped
 from domain.state.cluster import ClusterState
 from domain.state.steps import Owned, Written
@@ -218,7 +218,7 @@ def test_a_pod_that_was_not_reported_for_an_hour_is_not_billed_from_its_start_ag
     world.report(later - 1, p=160.0)
     assert world.used == {"low": 162.0}, "an hour is not over yet"
     world.report(2 * later + 1, q=3.0)
-    assert "p" not in world.state.usage.qualities["n"].pods
+    assert "p" not in world.state.usage.qualities["n"].counted
     world.report(2 * later + 2, p=200.0)
     world.report(2 * later + 3, p=220.0)
     assert world.used == {"low": 183.0}
@@ -232,7 +232,7 @@ def test_the_pods_of_a_node_that_are_remembered_are_bounded(monkeypatch: pytest.
         world.pod(uid, 1)
     for minute, uid in enumerate("abc", 5):
         world.report(minute, **{uid: 10.0})
-    assert sorted(world.state.usage.qualities["n"].pods) == ["b", "c"]
+    assert sorted(world.state.usage.qualities["n"].counted) == ["b", "c"]
     assert world.used == {"low": 30.0}
     world.report(9, a=15.0)
     assert world.used == {"low": 30.0}, "it may have been billed before"
@@ -257,3 +257,17 @@ def test_a_counter_has_a_limit(name: str) -> None:
     with pytest.raises(FieldError, match=r"out of range; allowed is 0 to 1e\+24") as raised:
         usage_from_wire(convert_manifest(manifest, WireNodeUsage, ""), 1, "object")
     assert raised.value.path == f"object.pods.u.{name}"
+
+
+def test_a_record_of_a_build_that_counted_nothing_bills_no_pod_from_its_start() -> None:
+    """Such a build may have owned the shard of usage for a while, and dropped what was counted."""
+    world = World()
+    world.pod("p", 1)
+    world.report(5, p=100.0)
+    written = b'{"at_ms":%d,"use":{},"pods_at_ms":9,"pods":{"p":[1.0,2.0]}}' % (START_MS + 6 * MINUTE_MS)
+    world.state.usage.qualities["n"] = msgspec.json.decode(written, type=QualityRecord)
+    world.report(7, p=130.0)
+    world.pod("q", 7.5)
+    world.report(8, p=140.0, q=5.0)
+    assert world.used == {"low": 115.0}
+    assert world.unbilled == {"before": 1}
