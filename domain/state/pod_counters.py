@@ -26,15 +26,16 @@ def since_ms(usage: NodeUsage) -> int:
 def with_counters(record: QualityRecord, at_ms: int, pods: Mapping[str, PodCounters]) -> QualityRecord:
     """Return a record with the counters of pods as of a moment; those that are known as of later stay.
 
-    A pod that is not reported is remembered for ``pod_counters_seconds``, and ``counted_pods_max`` pods of a
-    node are. Then a pod that started before the last report of any that is forgotten has to be reported
-    twice before it is billed, as it may be one of these. Cost: O(pods that are known).
+    A pod that is not reported is remembered for ``pod_counters_seconds`` behind the latest report of any, and
+    ``counted_pods_max`` pods are. Where one is forgotten, a pod that started before its last report is billed
+    from its next report on, as it may be that one. Cost: O(pods that are known).
     """
     known = dict(record.counted)
     for uid, counters in pods.items():
         if uid not in known or known[uid].at_ms < at_ms:
             known[uid] = CountedPod(at_ms, *counters)
-    oldest_ms, counted_ms = max(record.at_ms, at_ms) - pod_counters_seconds * 1_000, record.since_ms
+    newest_ms = max((each.at_ms for each in known.values()), default=0)
+    oldest_ms, counted_ms = newest_ms - pod_counters_seconds * 1_000, record.since_ms
     gone = [uid for uid, each in known.items() if each.at_ms < oldest_ms]
     if len(known) - len(gone) > counted_pods_max:
         gone = sorted(known, key=lambda uid: known[uid].at_ms)[: len(known) - counted_pods_max]

@@ -25,10 +25,11 @@ from domain.state.usage import UsageWindows
 from services.adapters.memory.database import MemoryDatabase
 from services.codec.feed import FeedEvent
 from services.ports.ledger import BatchCluster, CommitBatch, Committed, NotCommitted
-from services.ports.log import USAGE_TOPIC, Record
+from services.ports.log import USAGE_TOPIC, Record, TopicPartition
 from services.worker.follow.events import as_folded
 from tests.builders import Json, event, node_manifest, pod_manifest, usage_manifest
 from tests.depth import some
+from tests.property.replays import keep, replay
 from tests.property.team import AT_MS, Team, audit
 
 SEEDS = some(range(24))
@@ -56,7 +57,7 @@ class Reporter:
         self.said = Counter[str]()  # the most that any record says of it
         self._late: list[Json] = []
 
-    def place(self, uid: str) -> Record:
+    def place(self, uid: str) -> None:
         """Let a pod come to a node, which has been measured already."""
         self.pods[uid] = self.random.choice(NODES)
         spec = dict(self.random.choice(SPECS))
@@ -64,27 +65,28 @@ class Reporter:
         manifest = pod_manifest("p", f"of-{uid}", uid=uid, node_name=self.pods[uid], **spec)
         if limits:
             manifest["spec"]["containers"][0]["resources"]["limits"] = limits
-        return self.team.record("ADDED", manifest, self.now_ms)
+        self.team.record("ADDED", manifest, self.now_ms)
 
-    def reports(self) -> list[Record]:
+    def reports(self) -> None:
         """Let time pass, and each node report: now, later, twice or never."""
         self.now_ms += self.random.choice((10_000, 60_000, 60_000, 1_500_000))
         for uid in self.pods:
             self.used[uid] += self.random.randrange(100_000)
-        told = [self._report(node) for node in NODES]
+        told = [self.report(node, has_pods=self.random.random() < 0.8) for node in NODES]
         self._late += [each for each in told if self.random.random() < 0.3]
         told = [each for each in told if self.random.random() < 0.7]
         told += self.random.choices(self._late, k=2) if self._late else []
-        return [self.record(each) for each in told]
+        for each in told:
+            self.record(each)
 
-    def _report(self, node: str) -> Json:
+    def report(self, node: str, *, has_pods: bool = True) -> Json:
+        """Return what a node says now."""
         on = {uid: {"cpuSeconds": self.used[uid] / 1_000} for uid, at in self.pods.items() if at == node}
         quality = {"high": {"cpu": "1"}}
-        if self.random.random() < 0.2:
-            return event("MODIFIED", usage_manifest(node, quality=quality), at=stamp(self.now_ms))
-        return event("MODIFIED", usage_manifest(node, quality=quality, pods=on), at=stamp(self.now_ms))
+        pods = {"pods": on} if has_pods else {}
+        return event("MODIFIED", usage_manifest(node, quality=quality, **pods), at=stamp(self.now_ms))
 
-    def record(self, told: Json) -> Record:
+    def record(self, told: Json) -> None:
         """Append a report to the log."""
         for uid, counters in told["object"].get("pods", {}).items():
             self.said[uid] = max(self.said[uid], round(counters["cpuSeconds"] * 1_000))
@@ -93,7 +95,6 @@ class Reporter:
         key = told["object"]["metadata"]["name"].encode()
         record = Record(USAGE_TOPIC, 0, offset, key, orjson.dumps(told), self.now_ms, None)
         self.team.records.append(record)
-        return record
 
 
 def stamp(at_ms: int) -> str:
@@ -103,27 +104,40 @@ def stamp(at_ms: int) -> str:
 def started(random: Random, database: type[MemoryDatabase] = MemoryDatabase) -> tuple[Team, Reporter]:
     """Return two workers and nodes of which all are measured."""
     team = Team([0], [1], database=database)
+    keep(team)
     reporter = Reporter(random, team)
     team.tell("ADDED", *(node_manifest(name, cpu=40, memory="99Gi") for name in NODES), at_ms=AT_MS)
-    give(team, [reporter.record(reporter._report(node)) for node in NODES], random)
+    for node in NODES:
+        reporter.record(reporter.report(node))
+    give(team, random)
     reporter.now_ms += 1_000
     return team, reporter
 
 
-def give(team: Team, records: list[Record], random: Random) -> None:
-    """Let the workers fold records in batches, of which some come to nothing or are sent twice."""
+def give(team: Team, random: Random) -> None:
+    """Let the workers fold what is new in batches, of which some come to nothing or are sent twice."""
     for number in random.sample(range(2), 2):
-        left = [r for r in records if r.partition in team.planners[number].owned]
-        while left:
-            cut = random.randrange(1, len(left) + 1)
+        while records := unread(team, number):
+            some_of_them = records[: random.randrange(1, len(records) + 1)]
             if random.random() < 0.15:
-                assert team.planners[number].plan(left[:cut]) is not None
+                assert team.planners[number].plan(some_of_them) is not None
                 team.die(number)  # before it is committed
                 continue
-            send(team, number, left[:cut], follows=random.random() < 0.6, twice=random.random() < 0.3)
-            left = left[cut:]
+            send(team, number, some_of_them, follows=random.random() < 0.6, twice=random.random() < 0.3)
             if random.random() < 0.1:
                 team.die(number)
+
+
+def unread(team: Team, number: int) -> list[Record]:
+    """Return what a worker has to read yet of the log."""
+    planner = team.planners[number]
+    positions, held = planner.positions(), {(*record[:3],) for record in planner.held}
+    return [
+        record
+        for record in team.records
+        if record.offset >= positions.get(TopicPartition(record.topic, record.partition), 1 << 60)
+        and record[:3] not in held
+    ]
 
 
 def send(team: Team, number: int, records: list[Record], *, follows: bool, twice: bool) -> None:
@@ -160,21 +174,36 @@ def test_all_that_was_reported_of_a_pod_is_billed_once(seed: int) -> None:
     live(seed)
 
 
-def live(seed: int, database: type[MemoryDatabase] = MemoryDatabase) -> None:
+@pytest.mark.parametrize("seed", some(range(4)))
+def test_a_replay_bills_the_same(seed: int) -> None:
+    team = live(seed)
+    assert any("bill" in row.effects for row in team.database.journal.values())
+    assert replay(team).difference is None
+    with mock.patch("domain.state.billing.price_micro", return_value=1):
+        difference = replay(team).difference
+    assert difference is not None
+    assert difference.what == "the rows of bill"
+
+
+def live(seed: int, database: type[MemoryDatabase] = MemoryDatabase) -> Team:
     """Live through a day, and look at its bill."""
     random = Random(seed)
     team, reporter = started(random, database)
     for number in range(ROUNDS_COUNT):
-        records = reporter.reports()
+        reporter.reports()
         if number < PODS_COUNT:
-            records.append(reporter.place(f"u{number}"))
-        give(team, records, random)
+            reporter.place(f"u{number}")
+        give(team, random)
         if random.random() < 0.15:
             hand_over(team, random)
         if random.random() < 0.3:
             team.rest()
             audit(team)
-    give(team, [reporter.record(reporter._report(node)) for node in NODES for _ in range(2)], random)
+    give(team, random)
+    team.rest()
+    for node in NODES:
+        reporter.record(reporter.report(node))
+    give(team, random)
     team.rest()
     audit(team)
     wanted = {uid: said for uid, said in reporter.said.items() if said}
@@ -184,6 +213,7 @@ def live(seed: int, database: type[MemoryDatabase] = MemoryDatabase) -> None:
     for number in range(2):
         team.die(number)
     assert [planner.scheduler.state.usage.qualities for planner in team.planners] == known
+    return team
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -192,19 +222,19 @@ def test_nothing_is_billed_twice_where_nodes_and_pods_come_and_go(seed: int) -> 
     random = Random(seed)
     team, reporter = started(random)
     for number in range(ROUNDS_COUNT):
-        records = reporter.reports()
+        reporter.reports()
         if number < PODS_COUNT:
-            records.append(reporter.place(f"u{number}"))
+            reporter.place(f"u{number}")
         if random.random() < 0.2:
             node = node_manifest(random.choice(NODES), cpu=40, memory="99Gi")
-            records.append(team.record(random.choice(("DELETED", "ADDED")), node, reporter.now_ms))
+            team.record(random.choice(("DELETED", "ADDED")), node, reporter.now_ms)
         if random.random() < 0.05 and reporter.pods:
             uid = random.choice(sorted(reporter.pods))
             gone = pod_manifest("p", f"of-{uid}", uid=uid)
-            records.append(team.record("DELETED", gone, reporter.now_ms))
+            team.record("DELETED", gone, reporter.now_ms)
         if random.random() < 0.05 and reporter.pods:  # the pod is known elsewhere from now on
             reporter.pods[random.choice(sorted(reporter.pods))] = random.choice(NODES)
-        give(team, records, random)
+        give(team, random)
         if random.random() < 0.1:
             hand_over(team, random)
     team.rest()
