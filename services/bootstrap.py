@@ -408,7 +408,7 @@ async def prune(at: Place, settings: Settings, report: Callable[[str], None]) ->
     found = await audit(at, None, report)
     if not found.ok:
         return found, None
-    told = {"journal_hours": settings.journal_hours, "history_days": settings.history_days}
+    told = {name: getattr(settings, name) for name in ("journal_hours", "history_days", "bill_days")}
     return found, await prune_ledger(at.dsn, **told, owners_seconds=settings.owners_seconds, report=report)
 
 

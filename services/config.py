@@ -201,6 +201,12 @@ class Settings:
         "shards when workers do; 0: decisions stay, and past owners go with the journal.",
         0,
     )
+    bill_days: int = setting(
+        integer(0, 36_500),
+        "DAYS",
+        "How old hours of the bill are when `prune` deletes them; 0: they stay.",
+        limits.bill_days,
+    )
     embedded_log_hours: int = setting(
         integer(1, limits.tombstone_hours_max),
         "HOURS",

@@ -59,6 +59,19 @@ def used_between(earlier: PodCounters, later: PodCounters) -> Used:
     )
 
 
+def counted_from(earlier: PodCounters, later: PodCounters) -> PodCounters:
+    """Return from where the use of a pod counts: from 0 what began anew, as when a runtime starts again.
+
+    A counter that is lower than before did so, each by itself.
+    """
+    cpu, memory = earlier
+    if later.cpu_seconds < cpu:
+        cpu = 0.0
+    if later.memory_byte_seconds < memory:
+        memory = 0.0
+    return PodCounters(cpu, memory)
+
+
 def split(
     quality: Quality,
     is_lending: bool,
@@ -127,6 +140,34 @@ def price_micro(prices: Prices, part: Part, used: Used) -> int:
 def saved_micro(prices: Prices, part: Part, used: Used) -> int:
     """Return what a part costs less than it would on a node without co-location, in millionths."""
     return price_micro(prices, Part.PLAIN, used) - price_micro(prices, part, used)
+
+
+class BillLine(NamedTuple):
+    """What the pods of a namespace used in an hour: of one quality, part and resource.
+
+    Attributes
+    ----------
+    hour_ms : int
+        When the hour begins.
+    amount : int
+        Thousandths of a core times seconds, or bytes times seconds.
+    price_micro, saved_micro : int
+        What it costs, and how much less that is than on a node without co-location, in millionths.
+    """
+
+    hour_ms: int
+    namespace: str
+    quality: str
+    part: str
+    resource: str
+    amount: int
+    price_micro: int
+    saved_micro: int
+
+
+def added(line: BillLine, more: BillLine) -> BillLine:
+    """Return the sum of two lines of one hour, namespace, quality, part and resource."""
+    return BillLine(*line[:5], *(x + y for x, y in zip(line[5:], more[5:], strict=True)))
 
 
 def _nearest(value: float) -> int:

@@ -5,9 +5,7 @@ Nothing is kept until it is asked for the first time. From then on only rows tha
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Iterator, Sequence, Set
-from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -15,11 +13,10 @@ import numpy as np
 from domain.kernels.preempt_arrays import NOT_STARTED, Band, PlacedPods
 from domain.kernels.preempting import sum_below
 from domain.model.devices import BUSY
-from domain.model.timestamps import to_ms
 from domain.state.cluster import ClusterState
 from domain.state.devices import rows_told_apart
 from domain.state.pod_classes import PodClass
-from domain.state.pods import PodEntry
+from domain.state.pods import PodEntry, started_ms
 
 _ROWS_FIRST = 64
 _CLASSES_MIN = 1_000
@@ -64,14 +61,7 @@ def start_ms(pod: PodEntry) -> int:
 
     ``NOT_STARTED`` is one that was placed just now.
     """
-    if pod.spec.start_time:
-        return _moment_ms(pod.spec.start_time)
-    return pod.placed_ms or NOT_STARTED
-
-
-@lru_cache(maxsize=1 << 16)
-def _moment_ms(text: str) -> int:
-    return to_ms(datetime.datetime.fromisoformat(text))
+    return started_ms(pod) if pod.spec.start_time else pod.placed_ms or NOT_STARTED
 
 
 def by_importance(pods: Iterable[PodEntry]) -> list[PodEntry]:

@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from domain.manifests.metadata import Identity, read_name
 from domain.model.colocation import Amounts, PodCounters, Quality, UseByQuality
 from domain.model.errors import FieldError
-from domain.model.limits import pods_per_node_max, usage_percent_max, usage_resources_max
+from domain.model.limits import pod_counter_max, pods_per_node_max, usage_percent_max, usage_resources_max
 from domain.model.resources import CPU, MEMORY, read_amounts, to_canonical
 from domain.model.usage import Measured, NodeUsage
 from domain.model.validation import check_count, finite, is_qualified_name, key_path, shown
@@ -119,7 +119,12 @@ def _counters(counters: Any, path: str) -> PodCounters:
     for name in counters:
         if name not in names:
             raise FieldError(key_path(path, name), f"unknown; allowed are {', '.join(names)}")
-    return PodCounters(*(_at_least_0(counters.get(name, 0), f"{path}.{name}") for name in names))
+    found = [_at_least_0(counters.get(name, 0), f"{path}.{name}") for name in names]
+    for name, value in zip(names, found, strict=True):
+        if value > pod_counter_max:
+            allowed = f"allowed is 0 to {pod_counter_max:g} (pod_counter_max)"
+            raise FieldError(f"{path}.{name}", f"{shown(counters[name])} is out of range; {allowed}")
+    return PodCounters(*found)
 
 
 def _pressure(usage: WireNodeUsage, path: str) -> float | UnsetType:

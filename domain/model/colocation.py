@@ -96,6 +96,11 @@ class ViewRule(msgspec.Struct, frozen=True, kw_only=True):
     settle_seconds: int = 60
     age_seconds_max: int = 90
 
+    @property
+    def is_lending(self) -> bool:
+        """Whether co-location holds on the node: a ``cap_percent`` of 0 says that nothing is ever lent."""
+        return self.cap_percent != 0
+
 
 class SuppressionRule(msgspec.Struct, frozen=True, kw_only=True):
     """How the boxes of mid and low move: they shrink at once, and grow by steps.

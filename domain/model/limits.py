@@ -60,6 +60,7 @@ tombstone_hours = 168  # how long a pod that is gone is remembered: as long as a
 tombstone_hours_max = 8_784
 dead_letters_max = 100_000  # that the ledger keeps per shard
 dead_letter_days = 90
+bill_days = 800  # two years, and the month in which they are looked at
 preemption_seconds = 60  # of log time in which victims have to leave the node for which a pod is nominated
 preemption_seconds_max = 3_600
 reservation_seconds = 300  # of log time in which a pod finds no node before one may be kept free for it
@@ -71,6 +72,9 @@ dying_seconds_max = 3_600  # for which a nomination is kept, at most, while vict
 unheeded_seconds_max = 3_600  # for which a pod evicts none, at most, after nominations that ran out
 bind_failure_seconds = 60  # of log time in which a pod is kept off a node that it could not be bound to
 tombstone_steps = 64  # by which that time passes
+pod_counter_max = 1e24  # core-seconds or byte-seconds of one pod: a million years of 32 TB
+pod_counters_seconds = 3_600  # for which the counters of a pod stay after the last report of it
+counted_pods_max = 2**13  # per node, whose counters stay
 usage_ahead_seconds_max = 60  # by which a measurement's clock may be ahead of the log's
 unknown_nodes_measured_max = 10_000
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from domain.model.colocation import Heat, PodCounters, UseByQuality
 from domain.model.errors import FieldError
+from domain.model.timestamps import NEVER_MS
 from domain.model.validation import finite, key_path, shown
 
 _FIGURES = ("avg", "std", "latest", "peak")
@@ -34,7 +35,8 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ``window_seconds`` is the window in which a worker folded it, all in percent. ``quality`` is what was used
     by quality, in sum; ``pods`` what each pod has used since it started, by uid. ``pressure`` is the share of
     the last minute, in percent, in which a task waited for cpu (PSI, ``some avg60``). ``latency`` says of
-    pods, by uid, how their latency compares with its bound: 1.2 is a fifth too slow.
+    pods, by uid, how their latency compares with its bound: 1.2 is a fifth too slow. ``logged_ms`` is when
+    the log took a measurement by quality; 0: it came by no log.
     """
 
     node: str
@@ -47,6 +49,7 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pods: dict[str, PodCounters] | msgspec.UnsetType = msgspec.UNSET
     pressure: float | msgspec.UnsetType = msgspec.UNSET
     latency: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
+    logged_ms: int = 0
 
 
 class SeriesRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -72,17 +75,27 @@ class SeriesRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     peaks: dict[int, float] = {}
 
 
+class CountedPod(NamedTuple):
+    """How far the use of a pod is counted: its counters as of ``at_ms``. See ``PodCounters``."""
+
+    at_ms: int
+    cpu_seconds: float
+    memory_byte_seconds: float
+
+
 class QualityRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is stored of a node that was measured by quality: see ``NodeUsage``.
 
-    ``at_ms`` is when ``use`` was measured, ``pods_at_ms`` when ``pods`` were. ``heat`` says whether the node
-    is hot.
+    ``at_ms`` is when ``use`` was measured. ``counted`` says by uid how far the use of each pod is counted;
+    what a pod that is not among them used counts from its start if it started after ``since_ms``, and else
+    from its next report: ``NEVER_MS`` in the record of a build that counted nothing. ``heat`` says whether
+    the node is hot.
     """
 
     at_ms: int
     use: UseByQuality
-    pods_at_ms: int = 0
-    pods: dict[str, PodCounters] = {}
+    since_ms: int = NEVER_MS
+    counted: dict[str, CountedPod] = {}
     heat: Heat = Heat()
 
 

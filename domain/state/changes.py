@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from domain.colocation.pricing import BillLine
 from domain.model.config import ConfigObject
 from domain.model.pods import PodSpec
 from domain.model.profiles import ProfileRevision
@@ -185,12 +186,15 @@ class NodeMeasured(msgspec.Struct, frozen=True, gc=False):
     """A node's measured usage changed, or was dropped. ``newer``: the measurement is the latest so far.
 
     ``usage`` is the measurement as it was folded, for workers that fold it elsewhere, where the node may have
-    another capacity by then; None where it was dropped.
+    another capacity by then; None where it was dropped. ``bill`` is what pods used by it, and ``unbilled``
+    counts those that are not billed, by reason: both where this worker has the shard of usage.
     """
 
     name: str
     newer: bool = False
     usage: NodeUsage | None = None
+    bill: tuple[BillLine, ...] = ()
+    unbilled: Mapping[str, int] = {}
 
 
 class PodResolved(msgspec.Struct, frozen=True, gc=False):

@@ -31,6 +31,7 @@ from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
 from domain.model.usage import UsageRecord
 from domain.state import foreign, nominating, settling, steps
+from domain.state.billing import Billed, bill
 from domain.state.changes import (
     BindUndone,
     Change,
@@ -60,7 +61,7 @@ from domain.state.pods import PodEntry
 from domain.state.resources import ResourceIndex
 from domain.state.table import NodeTable, why_too_many_names
 from domain.state.tombstones import Tombstones
-from domain.state.usage import UsageWindows
+from domain.state.usage import USAGE_SHARD, UsageWindows
 from domain.state.versions import (
     OTHER_UID,
     is_stale,
@@ -293,9 +294,14 @@ class ClusterState:
         spec = None if entry is None else entry.spec
         if entry is not None and spec is not None and entry.deleted:
             return _SKIPPED
-        hot_spot = self.config.policies.of({} if spec is None else spec.labels).policy.hot_spot
-        change = self.usage.fold(event.usage, spec, hot_spot)
+        policy = self.config.policies.of({} if spec is None else spec.labels).policy
+        billed = Billed(event.usage)
+        if event.usage.pods is not msgspec.UNSET and USAGE_SHARD in self.own:
+            known = self.usage.qualities.get(event.usage.node)
+            billed = bill(self._occupancy, event.usage, known, policy)
+        change = self.usage.fold(billed.usage, spec, policy.hot_spot)
         if isinstance(change, NodeMeasured):
+            change = msgspec.structs.replace(change, bill=billed.lines, unbilled=billed.unbilled)
             settling.measure_node(self._occupancy, self.config.policies, change.name, newer=change.newer)
             if event.usage.quality is not msgspec.UNSET:
                 self.lending.measure(change.name)

@@ -15,9 +15,13 @@ once.
 
 from __future__ import annotations
 
+import datetime
+from functools import lru_cache
+
 import msgspec
 
 from domain.model.pods import PodSpec
+from domain.model.timestamps import to_ms
 from domain.state.pod_classes import PodClass
 
 
@@ -43,3 +47,13 @@ class PodEntry(msgspec.Struct, eq=False, gc=False):
         spec = self.spec
         of = spec.uid, spec.resource_version, spec.labels, spec.signature, self.node, self.adopted
         return (*of, self.placed_ms if self.node else 0)
+
+
+def started_ms(pod: PodEntry) -> int:
+    """Return when a pod started: before its ``status.startTime`` is known, when it was placed, or 0."""
+    return _moment_ms(pod.spec.start_time) if pod.spec.start_time else pod.placed_ms
+
+
+@lru_cache(maxsize=1 << 16)
+def _moment_ms(text: str) -> int:
+    return to_ms(datetime.datetime.fromisoformat(text))

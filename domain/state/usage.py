@@ -28,15 +28,16 @@ from domain.model.limits import (
 )
 from domain.model.nodes import NodeSpec
 from domain.model.resources import CPU, MEMORY
+from domain.model.timestamps import NEVER_MS
 from domain.model.usage import Measured, NodeUsage, QualityRecord, SeriesRecord, UsageRecord
 from domain.model.validation import key_path
 from domain.state.changes import NodeMeasured, Refused, Skipped
+from domain.state.pod_counters import since_ms, with_counters
 
 USAGE_SHARD = 0
 """The shard whose owner reads and writes what is measured."""
 
 _DAY_MS = 86_400_000
-_NEVER = QualityRecord(at_ms=-1, use=UseByQuality())
 
 
 @dataclass(slots=True, eq=False)
@@ -250,15 +251,16 @@ class UsageWindows:
     def _fold_quality(
         self, usage: NodeUsage, use: UseByQuality, hot_spot: HotSpotRule, spec: NodeSpec | None
     ) -> None:
-        """Take what was measured by quality, unless it comes late: the latest measurement counts alone."""
-        known = self.qualities.get(usage.node, _NEVER)
-        if usage.at_ms <= known.at_ms:
-            return
-        is_bad = bool(bad_signs(hot_spot, capacity_of(spec), _sample(usage, use)))
-        heat = next_heat(hot_spot, known.heat, is_bad)
-        known = msgspec.structs.replace(known, at_ms=usage.at_ms, use=use, heat=heat)
+        """Take what was measured by quality: of the use the latest alone, of pods what is newer of each."""
+        known = self.qualities.get(usage.node) or QualityRecord(at_ms=-1, use=use)
+        if usage.at_ms > known.at_ms:
+            is_bad = bool(bad_signs(hot_spot, capacity_of(spec), _sample(usage, use)))
+            heat = next_heat(hot_spot, known.heat, is_bad)
+            known = msgspec.structs.replace(known, at_ms=usage.at_ms, use=use, heat=heat)
+        if known.since_ms == NEVER_MS:
+            known = msgspec.structs.replace(known, since_ms=since_ms(usage))
         if usage.pods is not msgspec.UNSET:
-            known = msgspec.structs.replace(known, pods_at_ms=usage.at_ms, pods=usage.pods)
+            known = with_counters(known, usage.at_ms, usage.pods)
         self.qualities[usage.node] = known
 
     def _keep(self, node: str, window: NodeWindow, *, known: bool) -> None:

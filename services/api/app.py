@@ -16,6 +16,7 @@ from services.api.access_routes import access_routes
 from services.api.accesses import AccessLog, code_of
 from services.api.answers import Error, Health, ShardLag
 from services.api.audit import audit_routes
+from services.api.bill import bill_routes
 from services.api.caller import caller_of
 from services.api.config import config_routes
 from services.api.contract import answering, openapi
@@ -80,6 +81,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
         profile_routes(deps), tags=["profiles"], dependencies=[allow("read")], responses=_ERRORS
     )
     app.include_router(config_routes(deps), tags=["config"], dependencies=[allow("read")], responses=_ERRORS)
+    app.include_router(bill_routes(deps), tags=["bill"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(key_routes(deps), tags=["keys"], dependencies=[allow("manage")], responses=_ERRORS)
     for router in (audit_routes(deps.audits), access_routes(deps)):
         app.include_router(router, tags=["audit"], dependencies=[allow("audit")], responses=_ERRORS)

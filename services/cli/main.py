@@ -20,6 +20,7 @@ from services.cli import (
     accesses,
     apply,
     audit,
+    bill,
     deadletters,
     describe,
     explain,
@@ -170,6 +171,7 @@ app.command("optimise", rich_help_panel=TRY)(optimise.optimise)
 app.command("get", rich_help_panel=USE)(get.get)
 app.command("describe", rich_help_panel=USE)(describe.describe)
 app.command("explain", rich_help_panel=USE)(explain.explain)
+app.command("bill", rich_help_panel=USE)(bill.bill)
 app.command("accesses", rich_help_panel=USE)(accesses.accesses)
 app.command("apply", cls=apply.WaitCommand, rich_help_panel=USE)(apply.apply)
 app.command("delete", rich_help_panel=USE)(apply.delete)

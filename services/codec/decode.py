@@ -340,6 +340,8 @@ def _usage(record: Record, event: UsageEvent) -> Event | None:
         raise FieldError("at", f"is {ahead_ms // 1000} s after its record was written; {allowed}")
     found = usage_from_wire(usage, at_ms, "object")
     check_key(record.key, found.node)
+    if found.quality is not msgspec.UNSET:
+        found = msgspec.structs.replace(found, logged_ms=clamp_ms(record.timestamp_ms))
     return NodeUsed(found)
 
 

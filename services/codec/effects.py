@@ -59,6 +59,7 @@ def effects_of(batch: CommitBatch) -> dict[str, str]:
         ("profiles", batch.cluster.profiles),
         ("configuration", batch.cluster.config),
         ("usage", [(to_builtins(row.record, str_keys=True), row.sent_by) for row in batch.cluster.usage]),
+        ("bill", batch.cluster.bill),
     )
     return {kind: _hash(rows) for kind, rows in kinds if rows}
 

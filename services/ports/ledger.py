@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from domain.colocation.pricing import BillLine
 from domain.model.decisions import Attempt, Decision
 from domain.model.pods import PodTemplate
 from domain.model.timestamps import NEVER_MS
@@ -150,7 +151,9 @@ class BatchCluster(msgspec.Struct, frozen=True, kw_only=True):
     ``facts`` come before ``claims``. ``gangs`` are those of which it places pods: with too few of them the
     claims on the nodes of all are lost. ``guards`` are what must hold beyond the nodes, with how far the
     worker had ``followed`` all others. ``usage`` replaces all that is remembered of a node; without series,
-    that goes. A revision of a profile that is there already gets the resource version.
+    that goes. A revision of a profile that is there already gets the resource version. ``bill`` is added to
+    what the hours have already, and ``unbilled`` counts the pods that reports name and it leaves out, by
+    reason; the ledger does not keep that.
     """
 
     facts: Sequence[NodeFact] = ()
@@ -161,6 +164,8 @@ class BatchCluster(msgspec.Struct, frozen=True, kw_only=True):
     usage: Sequence[UsageRow] = ()
     profiles: Sequence[ProfileRow] = ()
     config: Sequence[ConfigRow] = ()
+    bill: Sequence[BillLine] = ()
+    unbilled: Mapping[str, int] = {}
 
 
 class BatchPods(msgspec.Struct, frozen=True, kw_only=True):

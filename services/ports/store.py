@@ -10,6 +10,7 @@ from domain.model.decisions import Attempt
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.ports.access import Access, AccessFilter, Place
+from services.ports.bills import BillBy, BillFilter, BillSums
 from services.ports.ledger import ConfigRow, DeadLetter, Figures, GroupAttempts, NodeRow, ProfileRow
 from services.ports.log import Span
 
@@ -358,6 +359,16 @@ class Callers(Protocol):
         """Revoke all keys of this name; return how many there were."""
 
 
+class Bills(Protocol):
+    """Reads of the bill."""
+
+    async def lines(self, which: BillFilter, by: BillBy, limit: int, after: str | None) -> Rows[BillSums]:
+        """Return the sums of each key that has any, by key."""
+
+    async def total(self, which: BillFilter) -> BillSums:
+        """Return the sums of all, with an empty key."""
+
+
 class Store(Protocol):
     """Reads of the ledger, for somebody who sees the pods of the namespaces ``seen`` (None: all).
 
@@ -367,6 +378,7 @@ class Store(Protocol):
 
     processes: Processes
     callers: Callers
+    bills: Bills
     seen: Collection[str] | None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:

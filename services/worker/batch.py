@@ -127,6 +127,8 @@ class BatchBuilder:
                     self._remember_gone(change.name, *change.replaced, shard)
             case NodeMeasured():
                 self.cluster.measured[change.name] = self.sent_by
+                if record is not None:  # what is followed was billed where it came from the log
+                    self.cluster.bill(change)
             case PodResolved():
                 self._resolve(change)
             case ProfileChanged() | ConfigChanged():

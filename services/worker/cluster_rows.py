@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
+from domain.colocation.pricing import BillLine, added
 from domain.model.pods import PodSpec
-from domain.state.changes import ConfigChanged, ProfileChanged
+from domain.state.changes import ConfigChanged, NodeMeasured, ProfileChanged
 from domain.state.cluster import ClusterState
 from services.ports.ledger import BatchCluster, ConfigRow, ProfileRow
 from services.worker.ledger_rows import (
@@ -37,6 +39,8 @@ class ClusterRows:
         self._members: dict[str, list[str]] = {}  # the nodes of these pods
         self._profiles: list[ProfileRow] = []
         self._config: list[ConfigRow] = []
+        self._bill: dict[tuple[int, str, str, str, str], BillLine] = {}
+        self._unbilled = Counter[str]()
 
     def configure(self, change: ProfileChanged | ConfigChanged, at_ms: int, sent_by: str) -> None:
         """Write a profile or an object of the configuration."""
@@ -44,6 +48,13 @@ class ClusterRows:
             self._profiles.append(profile_row(change.revision, at_ms, sent_by))
         else:
             self._config.append(config_row(change.object, at_ms, sent_by))
+
+    def bill(self, change: NodeMeasured) -> None:
+        """Bill what pods used by a measurement of the log."""
+        for line in change.bill:
+            before = self._bill.get(line[:5])
+            self._bill[line[:5]] = line if before is None else added(before, line)
+        self._unbilled.update(change.unbilled)
 
     def claim(self, pod: PodSpec, node: str) -> None:
         """Note that a pod of a gang claims a node."""
@@ -64,4 +75,6 @@ class ClusterRows:
             usage=usage_rows(self.measured, state),
             profiles=self._profiles,
             config=self._config,
+            bill=[line for _, line in sorted(self._bill.items())],
+            unbilled=self._unbilled,
         )

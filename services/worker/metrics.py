@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from domain.model.decisions import Outcome
+from domain.state.billing import UNBILLED_REASONS
 from domain.state.changes import SKIP_REASONS
 from domain.state.tombstones import Tombstones
 from services.lag import Lag
@@ -27,7 +28,7 @@ class WorkerMetrics:
         )
         self.skipped = Counter(
             "berth_events_skipped",
-            f"Events that changed nothing, by reason: {'; '.join(map(' '.join, SKIP_REASONS.items()))}",
+            f"Events that changed nothing, by reason: {_said(SKIP_REASONS)}",
             ["reason"],
             registry=registry,
         )
@@ -40,6 +41,12 @@ class WorkerMetrics:
         self.batches = Counter("berth_batches", "Transactions committed", registry=registry)
         self.measured = Counter(
             "berth_usage_written", "Nodes whose measured usage was made durable, per batch", registry=registry
+        )
+        self.unbilled = Counter(
+            "berth_usage_unbilled",
+            f"Pods in reports of use that are not billed, by reason: {_said(UNBILLED_REASONS)}",
+            ["reason"],
+            registry=registry,
         )
         self.lag_records = Gauge(
             "berth_shard_lag_records", "Records appended and not yet folded", ["shard"], registry=registry
@@ -135,9 +142,15 @@ class WorkerMetrics:
         self.measured.inc(len(batch.cluster.usage))
         for reason, count in batch.decisions.skipped.items():
             self.skipped.labels(reason).inc(count)
+        for reason, count in batch.cluster.unbilled.items():
+            self.unbilled.labels(reason).inc(count)
         self.unverified.inc(batch.decisions.unverified_count)
         for letter in batch.decisions.dead_letters:
             self.dead_letters.labels(letter.code).inc()
+
+
+def _said(reasons: Mapping[str, str]) -> str:
+    return "; ".join(map(" ".join, reasons.items()))
 
 
 def _inbox(registry: CollectorRegistry) -> Gauge:

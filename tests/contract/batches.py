@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from domain.model.colocation import Amounts, Heat, PodCounters, UseByQuality
+from domain.colocation.pricing import BillLine
+from domain.model.colocation import Amounts, Heat, UseByQuality
 from domain.model.decisions import Attempt, Candidate, Decision, Outcome
 from domain.model.nodes import NodeSpec, Taint
 from domain.model.pods import DEFAULT_PROFILE, PodTemplate
-from domain.model.usage import Measured, QualityRecord, SeriesRecord, UsageRecord
+from domain.model.usage import CountedPod, Measured, QualityRecord, SeriesRecord, UsageRecord
 from services.codec.encode import encode_decision
 from services.ports.ledger import (
     AttemptRows,
@@ -154,8 +155,8 @@ def dead_letter(lease: Lease, seq: int, **more: Any) -> DeadLetter:
 LENT = QualityRecord(
     at_ms=AT_MS,
     use=UseByQuality(high=Amounts(2**40, 2**60), system=Amounts(1, 2)),
-    pods_at_ms=AT_MS - 1,
-    pods={"u": PodCounters(0.1 + 0.2, 1e300)},
+    since_ms=AT_MS - 9,
+    counted={"u": CountedPod(AT_MS - 1, 0.1 + 0.2, 1e300)},
     heat=Heat(is_hot=True, good_count=2),
 )
 """What was measured by quality."""
@@ -171,6 +172,13 @@ def usage(node: str, **more: Any) -> UsageRow:
     }
     record = UsageRecord(**{"node": node, "at_ms": AT_MS, "series": series, **more})
     return UsageRow(record, "key:agent")
+
+
+def bill(namespace: str, quality: str, part: str, amount: int, **more: Any) -> BillLine:
+    """Return what pods used of cpu in the hour of ``AT_MS``: a millionth of its price is saved as well."""
+    hour_ms = AT_MS - AT_MS % 3_600_000
+    line = {"resource": "cpu", "price_micro": 2 * amount, "saved_micro": amount, "hour_ms": hour_ms, **more}
+    return BillLine(namespace=namespace, quality=quality, part=part, amount=amount, **line)
 
 
 def profile(name: str, revision: int, **more: Any) -> ProfileRow:
@@ -263,6 +271,7 @@ def everything(lease: Lease) -> CommitBatch:
         ],
         dead_letters=[dead_letter(lease, 1)],
         usage=[usage("n1"), usage("unknown", at_ms=AT_MS + 1, quality=LENT)],
+        bill=[bill("ns", "mid", "burst", 7)],
         profiles=[profile("batch", 1, resource_version=7, sent_by="key:ops"), profile("gone", 4, spec=None)],
         config=[
             config("gone", object=None, resource_version=3),

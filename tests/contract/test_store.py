@@ -16,12 +16,14 @@ from domain.model.limits import (
     raw_bytes_shown_max,
 )
 from domain.model.pods import PodTemplate
+from services.ports.bills import BillBy, BillFilter, BillSums
 from services.ports.ledger import (
     AttemptRows,
     CommitBatch,
     Committed,
     Lease,
     Ledger,
+    NotCommitted,
     PendingGroup,
     PlacementClosed,
 )
@@ -42,6 +44,7 @@ from tests.contract.batches import (
     AT_MS,
     SIGNATURE,
     advance,
+    bill,
     change_node,
     config,
     dead_letter,
@@ -122,6 +125,51 @@ async def test_pods_of_a_deleted_node_are_orphaned(store: Store, ledger: Ledger,
 async def test_usage_is_what_was_written(store: Store, leases: list[Lease]) -> None:
     assert await store.usage("n1") == usage("n1").record
     assert await store.usage("n2") is None
+
+
+HOUR_MS = AT_MS - AT_MS % 3_600_000
+DAY_MS = AT_MS - AT_MS % 86_400_000
+
+
+async def test_a_bill_adds_up_whatever_its_lines_are_of(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    """Amounts may pass 64 bits; a key with a limit sees the sums of its own namespaces."""
+    huge = 2**70 + 1
+    lines = [
+        bill("ns", "mid", "burst", 5),
+        bill("ns", "mid", "request", huge, resource="memory"),
+        bill("ns", "low", "low", 9, resource="memory", hour_ms=HOUR_MS + 86_400_000),
+        bill("b", "low", "low", 100),
+        bill("b", "high", "plain", 1, hour_ms=HOUR_MS - 3_600_000, saved_micro=0),
+    ]
+    for at in range(2):
+        batch = batch_of(advances=[advance(leases[0], 5 + at, 6 + at)], bill=lines, log_time_ms=AT_MS)
+        await commit(ledger, batch)
+        assert await ledger.commit(batch) is NotCommitted.FENCED, "it is added once"
+    anything = BillFilter()
+    by_namespace = [
+        BillSums("b", 202, 0, 200, 0, 404, 200),
+        BillSums("ns", 17, 2 * huge + 18, 17, 18, 4 * huge + 70, 2 * huge + 35),
+    ]
+    total = BillSums("", 219, 2 * huge + 18, 217, 18, 4 * huge + 474, 2 * huge + 235)
+    assert await store.bills.lines(anything, BillBy.NAMESPACE, 9, None) == by_namespace
+    assert await store.bills.total(anything) == total
+    for by in BillBy:
+        found = await store.bills.lines(anything, by, 9, None)
+        assert [sum(each) for each in zip(*(row[1:] for row in found), strict=True)] == list(total[1:])
+    qualities = await store.bills.lines(anything, BillBy.QUALITY, 9, None)
+    assert [row.key for row in qualities] == ["high", "low", "mid"]
+    days = await store.bills.lines(anything, BillBy.DAY, 9, None)
+    assert [int(row.key) for row in days] == [DAY_MS, DAY_MS + 86_400_000]
+    assert (await store.bills.lines(anything, BillBy.NAMESPACE, 1, None)).more
+    assert await store.bills.lines(anything, BillBy.NAMESPACE, 1, "b") == by_namespace[1:]
+    for seen, rows in ((("ns",), by_namespace[1:]), (("none",), []), ((), [])):
+        some = BillFilter(namespaces=seen)
+        assert await store.bills.lines(some, BillBy.NAMESPACE, 9, None) == rows
+        assert (await store.bills.total(some))[1:] == (rows[0][1:] if rows else (0,) * 6)
+    one_hour = BillFilter(since_ms=HOUR_MS, until_ms=HOUR_MS + 1)
+    assert (await store.bills.total(one_hour)).cpu_milli_seconds == 217
 
 
 async def test_pods_come_by_uid_whether_they_wait_or_not(store: Store, leases: list[Lease]) -> None:

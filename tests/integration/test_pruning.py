@@ -142,6 +142,19 @@ async def test_past_owners_and_workers_go_with_the_history_that_names_them(place
     assert await query(place, "SELECT FROM workers") == []
 
 
+async def test_hours_of_the_bill_are_kept_for_days_of_their_own(place: Place) -> None:
+    """Whether the ledger was ever audited, and however old its history is that goes."""
+    line = "'ns', 'low', 'low', 'cpu', 1, 1, 1"
+    hours = "FROM generate_series(0, 9) AS i"
+    now_ms = "extract(epoch FROM now()) * 1000"
+    await change(place, f"INSERT INTO bill_hours SELECT {now_ms} - i * 86400000, {line} {hours}")
+    how: dict[str, Any] = {"journal_hours": 24, "history_days": 1, "owners_seconds": 1.0, "pause_seconds": 0}
+    assert (await prune(place.dsn, **how)).bill_hours == 0
+    days = f"SELECT round(({now_ms} - hour_ms) / 86400000) FROM bill_hours ORDER BY 1"
+    assert (await prune(place.dsn, bill_days=3, **how)).bill_hours == 7, "more than two steps"
+    assert [row[0] for row in await query(place, days)] == [0, 1, 2]
+
+
 async def test_who_followed_last_before_what_was_pruned_notices(place: Place) -> None:
     """A worker may have been paused for longer than the journal is kept, and nothing come after it."""
     assert (await query(place, "SELECT max(batch) FROM journal WHERE shard = 0"))[0][0] > 1

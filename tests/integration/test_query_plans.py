@@ -21,11 +21,21 @@ from services.adapters.postgres.migrate import init_shards
 from services.adapters.postgres.rows import texts_array
 from services.adapters.postgres.store import PostgresStore
 from services.ports.access import AccessFilter
+from services.ports.bills import BillBy, BillFilter
 from services.ports.log import Span
-from services.ports.store import Callers, ConfigFilter, DecisionFilter, PodFilter, Processes, Store
+from services.ports.store import (
+    Bills,
+    Callers,
+    ConfigFilter,
+    DecisionFilter,
+    PodFilter,
+    Processes,
+    Store,
+)
 from tests.servers import MakeDatabase
 
 ROWS = 20_000
+HOUR_MS = 3_600_000
 SOME = 500
 
 TEAM = "CASE WHEN i % 1000 = 1 THEN 'rare' ELSE 'ns' END"
@@ -67,6 +77,8 @@ INSERT INTO config_objects (kind, namespace, name, object, at_ms)
 SELECT 'Service', {TEAM}, 's' || i, '{{}}', 1 FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO config_objects (kind, namespace, name, object, at_ms)
 SELECT 'PodGroup', 'ns', 'g' || i, '{{}}', 1 FROM generate_series(0, {ROWS} / 20) AS i;
+INSERT INTO bill_hours
+SELECT i::bigint * {HOUR_MS}, {TEAM}, 'low', 'low', 'cpu', 1, 1, 1 FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO node_usage SELECT 'n' || i, 1, '{{}}', '{{}}' FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO access_log (minute_ms, digest, at_ms, last_at_ms, times, caller, roles, address, method, route,
     target, status, code, duration_ms, spans)
@@ -252,6 +264,14 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
     "nodes by a part of their name": (lambda store: store.nodes(100, None, "77"), {"nodes_name_key"}),
     "a node": (lambda store: store.node("n7"), {"nodes_name_key"}),
     "what was measured on a node": (lambda store: store.usage("n7"), {"node_usage_pkey"}),
+    "the bill of a day": (
+        lambda store: store.bills.total(BillFilter(since_ms=HOUR_MS, until_ms=25 * HOUR_MS)),
+        {"bill_hours_pkey"},
+    ),
+    "the bill of a namespace": (
+        lambda store: store.bills.lines(BillFilter(namespaces=("rare",)), BillBy.DAY, 100, None),
+        {"bill_hours_namespace"},
+    ),
     "a page of configuration": (
         lambda store: store.config(ConfigFilter(), 100, ("Service", "ns", "s5")),
         {"config_objects_pkey"},
@@ -460,7 +480,7 @@ async def test_every_read_has_its_plan_looked_at() -> None:
     store: Any = Noting(MemoryStore(MemoryDatabase(4, lambda: 0)), set())
     for read, _ in API_READS.values():
         await read(store)
-    ports = {**vars(Store), **vars(Processes), **vars(Callers)}
+    ports = {**vars(Store), **vars(Processes), **vars(Callers), **vars(Bills)}
     public = {name for name, each in ports.items() if inspect.iscoroutinefunction(each)}
     assert public - ON_SMALL_TABLES - COUNTS - WRITES == store.called
 

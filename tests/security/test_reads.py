@@ -109,6 +109,7 @@ async def world(embedded_dsn: str) -> AsyncIterator[World]:
             await log.aclose()
             await work_off(place)
             await promise(place)
+            await bill(place)
             yield World(place, client)
 
 
@@ -134,6 +135,16 @@ async def promise(place: Place) -> None:
         "WHERE namespace = $2 AND name = 'ant-huge-0'",
         leaves,
         OURS,
+    )
+    await connection.close()
+
+
+async def bill(place: Place) -> None:
+    """Bill each team."""
+    connection = await asyncpg.connect(place.dsn)
+    await connection.executemany(
+        "INSERT INTO bill_hours VALUES (0, $1, 'low', 'low', 'cpu', 3600000, 100000, 900000)",
+        [(OURS,), (THEIRS,)],
     )
     await connection.close()
 
@@ -312,6 +323,7 @@ async def asked(world: World) -> dict[str, list[str]]:
         ],
         "/v1/pending": ["", "?shard=0", "?shard=1", "?limit=1"],
         "/v1/nominations": ["", "?limit=1"],
+        "/v1/bill": ["", "?limit=1", "?by=quality", "?by=day", f"?namespace={OURS}"],
         "/v1/gangs": ["", "?limit=1", f"?namespace={OURS}"],
         "/v1/gangs/{namespace}/{name}": [
             f"{team}/{'ant' if team == OURS else MARK}-team" for team in (OURS, THEIRS)
@@ -471,6 +483,15 @@ async def test_what_is_of_all_namespaces_is_not_for_those_who_see_few(
 ) -> None:
     assert (await ours.get(path)).status_code == 403
     assert (await world.client.get(path)).status_code == 200
+
+
+async def test_a_bill_is_of_the_namespaces_that_are_seen(world: World, ours: Client) -> None:
+    for by in ("namespace", "quality", "day"):
+        for client, count in ((ours, 1), (world.client, 2)):
+            told = (await client.get("/v1/bill", params={"by": by})).json()
+            assert told["total"]["billed"] == 0.1 * count
+            assert sum(item["billed"] for item in told["items"]) == 0.1 * count
+    assert (await ours.get(f"/v1/bill?namespace={THEIRS}")).status_code == 403
 
 
 async def test_a_dead_letter_is_cut_in_a_list_and_whole_by_its_id(ours: Client) -> None:

@@ -26,6 +26,7 @@ READING = (
     "describe node a",
     "explain pod a",
     "accesses",
+    "bill",
     "deadletters list",
     "delete pod a",
 )

@@ -13,7 +13,7 @@ from domain.manifests.colocation_policy import policy_from_spec, policy_to_spec
 from domain.model.colocation import DEFAULT_POLICY
 from domain.model.config import CONTENTS
 from domain.model.decisions import Outcome
-from services.cli import accesses, describe, explain, output
+from services.cli import accesses, bill, describe, explain, output
 from services.cli.get import CONFIG_NAMES, OTHER_NAMES, Kind, config_kind_of, kind_of
 from services.cli.labels import labels_filter
 from services.cli.main import app
@@ -61,7 +61,7 @@ SELECTS = {
         {"key": "tier", "operator": "In", "values": ["a", "b"]},
     ]
 }
-SHOWN = {**TABLES, "accesses": accesses.COLUMNS}
+SHOWN = {**TABLES, "accesses": accesses.COLUMNS, "bill": bill.columns("namespace")}
 
 
 def nomination(victims: list[str], **fields: object) -> Item:
@@ -108,6 +108,17 @@ DATA: dict[str, list[Item]] = {
         decision(outcome="released", node=None, recorded_at=None),
     ],
     "pending": [GROUP, {**GROUP, "reasons": {}, "requests": {}}],
+    "bill": [
+        {
+            "name": "a-namespace-that-is-quite-long",
+            "cpu_core_hours": 1_234_567.0,
+            "memory_gib_hours": 9_876_543.21,
+            "lent_cpu_core_hours": 0.0004,
+            "lent_memory_gib_hours": 0.0,
+            "billed": 1_049_382.1,
+            "saved": 185_184.9,
+        }
+    ],
     "accesses": [
         ACCESS,
         ACCESS

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from domain.colocation.pricing import BillLine
+from domain.colocation.pricing import added as added_line
 from domain.model.decisions import Attempt, Decision
 from domain.model.errors import LedgerMismatch
 from domain.model.limits import attempts_first_max, attempts_latest_max
@@ -160,6 +162,7 @@ class MemoryDatabase:
         self.config_objects: dict[tuple[str, str, str], ConfigRow] = {}
         self.profiles: dict[tuple[str, int], ProfileRow] = {}
         self.usage: dict[str, UsageRow] = {}
+        self.bill: dict[tuple[int, str, str, str, str], BillLine] = {}
         self.guards: dict[str, GuardRow] = {}
         self.journal: dict[tuple[int, int], JournalRow] = {}
         self.checkpoints: list[tuple[Checkpoint, LedgerState]] = []
@@ -348,6 +351,9 @@ class MemoryDatabase:
             self.usage.pop(usage.record.node, None)
             if usage.record.series:
                 self.usage[usage.record.node] = usage
+        for line in cluster.bill:
+            known = self.bill.get(line[:5])
+            self.bill[line[:5]] = line if known is None else added_line(known, line)
 
     def _write_decisions(self, decisions: BatchDecisions) -> None:
         for decision, payload in decisions.made:

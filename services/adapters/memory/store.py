@@ -13,6 +13,7 @@ from domain.model.decisions import Attempt, Decision
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.adapters.memory.access import MemoryCallers, moment
+from services.adapters.memory.bills import MemoryBills
 from services.adapters.memory.database import MemoryDatabase, PlacementRow
 from services.adapters.memory.gangs import gangs_of
 from services.adapters.memory.pages import (
@@ -40,6 +41,7 @@ from services.ports.ledger import (
 from services.ports.log import PODS_TOPIC, Span
 from services.ports.store import (
     EXAMPLES_MAX,
+    Bills,
     Callers,
     ConfigFilter,
     DecisionFilter,
@@ -68,6 +70,7 @@ class MemoryStore:
         self._database = database
         self.processes: Processes = MemoryProcesses(database)
         self.callers: Callers = MemoryCallers(database)
+        self.bills: Bills = MemoryBills(database)
         self.seen: Collection[str] | None = None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:

@@ -382,7 +382,7 @@ async def _write_decisions(connection: Connection, decisions: BatchDecisions) ->
 
 
 async def _write_cluster(connection: Connection, cluster: BatchCluster) -> None:
-    """Write the configuration and the usage of nodes; ``change_nodes`` has written the nodes."""
+    """Write the configuration, the usage of nodes and the bill; ``change_nodes`` has written the nodes."""
     if cluster.profiles:
         await connection.execute(sql.UPSERT_PROFILES, *_columns(map(rows.profile_columns, cluster.profiles)))
     latest = {(row.kind, row.namespace, row.name): row for row in cluster.config}
@@ -394,6 +394,8 @@ async def _write_cluster(connection: Connection, cluster: BatchCluster) -> None:
         await connection.execute(sql.UPSERT_USAGE, *_columns(measured))
     if forgotten := [row.record.node for row in cluster.usage if not row.record.series]:
         await connection.execute(sql.REMOVE_USAGE, forgotten)
+    if cluster.bill:
+        await connection.execute(sql.ADD_TO_BILL, *_columns(map(rows.bill_columns, cluster.bill)))
 
 
 def _group(g: PendingGroup) -> tuple[Any, ...]:

@@ -140,7 +140,18 @@ FROM slice ORDER BY node_id DESC, version DESC LIMIT 1
 """
 
 
-_TABLES = ("journal", "inbox", "decisions", "cycles", "node_specs", "shard_owners", "workers")
+# The hours that began before, the oldest first.
+_BILL = """
+WITH gone AS (
+    DELETE FROM bill_hours WHERE ctid IN (
+        SELECT ctid FROM bill_hours WHERE hour_ms < extract(epoch FROM now() - $1::interval) * 1000
+        ORDER BY hour_ms LIMIT $2
+    ) RETURNING 1
+)
+SELECT count(*) FROM gone
+"""
+
+_TABLES = ("journal", "inbox", "decisions", "cycles", "node_specs", "bill_hours", "shard_owners", "workers")
 
 
 class Pruned(NamedTuple):
@@ -151,6 +162,7 @@ class Pruned(NamedTuple):
     decisions: int
     cycles: int
     node_specs: int
+    bill_hours: int
     shard_owners: int
     workers: int
     held: Sequence[Held] = ()
@@ -161,13 +173,15 @@ async def prune(
     *,
     journal_hours: int,
     history_days: int,
+    bill_days: int = 0,
     owners_seconds: float,
     report: Callable[[str], None] = lambda _: None,
     pause_seconds: float = PAUSE_SECONDS,
 ) -> Pruned:
     """Delete rows of the journal and, unless ``history_days`` is 0, of the history that are older.
 
-    ``decisions`` counts placements, too. Only what the last audit saw goes in which all held. Past owners of
+    Hours of the bill go that are older than ``bill_days``, and none where that is 0. ``decisions`` counts
+    placements, too. Only what the last audit saw goes in which all held. Past owners of
     shards, and workers, go that were not heard of for ``owners_seconds``.
     """
     session = Session(dsn, "berth-prune", BULK)
@@ -193,6 +207,8 @@ async def prune(
             async with session.use() as connection:
                 before = (await connection.fetchrow(_BOUNDS, shards[0], days))["before"]
             await add("node_specs", _specs(session, before))
+        if bill_days:
+            await add("bill_hours", _bill(session, datetime.timedelta(days=bill_days)))
         for table, forget in (("shard_owners", forget_owners), ("workers", forget_workers)):
             await add(table, _forgotten(session, forget, owners_seconds))
         async with session.use() as connection:
@@ -208,6 +224,14 @@ async def _journal(session: Session, shard: int, age: datetime.timedelta) -> Asy
     while count:
         async with session.use() as connection:
             count = await connection.fetchval(_JOURNAL, shard, age, _ROWS_MAX)
+        yield count
+
+
+async def _bill(session: Session, age: datetime.timedelta) -> AsyncIterator[int]:
+    count = 1
+    while count:
+        async with session.use() as connection:
+            count = await connection.fetchval(_BILL, age, _ROWS_MAX)
         yield count
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from domain.colocation.pricing import BillLine
 from domain.model.decisions import Decision
 from domain.model.pods import PodLife
 from services.codec.attempts import encode_attempt, pack_attempts
@@ -246,3 +247,8 @@ def usage_columns(u: UsageRow) -> tuple[Any, ...]:
     """Return the columns of UPSERT_USAGE."""
     quality = None if u.record.quality is None else json_text(u.record.quality)
     return (u.record.node, u.record.at_ms, json_text(u.record.series), quality, u.sent_by)
+
+
+def bill_columns(line: BillLine) -> tuple[Any, ...]:
+    """Return the columns of ADD_TO_BILL."""
+    return (*line[:5], *map(str, line[5:]))

@@ -312,6 +312,22 @@ node_usage = sa.Table(
     postgresql_with={"fillfactor": "60"},
 )
 
+bill_hours = sa.Table(
+    "bill_hours",
+    metadata,
+    sa.Column("hour_ms", sa.BigInteger, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("quality", sa.Text, nullable=False),
+    sa.Column("part", sa.Text, nullable=False),
+    sa.Column("resource", sa.Text, nullable=False),
+    sa.Column("amount", sa.Numeric, nullable=False),
+    sa.Column("price_micro", sa.Numeric, nullable=False),
+    sa.Column("saved_micro", sa.Numeric, nullable=False),
+    sa.PrimaryKeyConstraint("hour_ms", "namespace", "quality", "part", "resource"),
+    sa.Index("bill_hours_namespace", "namespace", "hour_ms"),
+    postgresql_with={"fillfactor": "60"},
+)
+
 nominations = sa.Table(
     "nominations",
     metadata,

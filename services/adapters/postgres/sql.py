@@ -198,6 +198,18 @@ WITH gone AS (SELECT node FROM node_usage WHERE node = ANY($1::text[]) ORDER BY 
 DELETE FROM node_usage u USING gone WHERE u.node = gone.node
 """
 
+# Amounts may pass 64 bits, so they come as text.
+ADD_TO_BILL = """
+INSERT INTO bill_hours AS b (hour_ms, namespace, quality, part, resource, amount, price_micro, saved_micro)
+SELECT w.hour_ms, w.namespace, w.quality, w.part, w.resource,
+    w.amount::numeric, w.price_micro::numeric, w.saved_micro::numeric
+FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+    AS w (hour_ms, namespace, quality, part, resource, amount, price_micro, saved_micro)
+ON CONFLICT (hour_ms, namespace, quality, part, resource) DO UPDATE SET
+    amount = b.amount + excluded.amount, price_micro = b.price_micro + excluded.price_micro,
+    saved_micro = b.saved_micro + excluded.saved_micro
+"""
+
 # What COPY writes, in the order of the columns below; all other columns have defaults.
 NODE_COLUMNS = ("id", "name", "version", "spec_version", "spec_count", "deleted", "allocatable", "requested")
 NODE_SPEC_COLUMNS = ("node_id", "version", "spec", "deleted", "at_ms", "sent_by")

@@ -17,6 +17,7 @@ from domain.model.pods import PodLife, PodTemplate
 from domain.model.usage import UsageRecord
 from services.adapters.postgres import schema as t
 from services.adapters.postgres.access import PostgresCallers
+from services.adapters.postgres.bills import PostgresBills
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.gangs import page_of_gangs
 from services.adapters.postgres.processes import PostgresProcesses
@@ -44,6 +45,7 @@ from services.codec.attempts import unpack_attempt
 from services.ports.ledger import ConfigRow, DeadLetter, GroupAttempts, NodeRow, ProfileRow
 from services.ports.log import Span
 from services.ports.store import (
+    Bills,
     Callers,
     ConfigFilter,
     DecisionFilter,
@@ -77,6 +79,7 @@ class PostgresStore:
         self._engine = engine
         self.processes: Processes = PostgresProcesses(engine)
         self.callers: Callers = PostgresCallers(engine)
+        self.bills: Bills = PostgresBills(engine)
         self.seen: Collection[str] | None = None
 
     async def aclose(self) -> None:

@@ -1,0 +1,44 @@
+"""How far the use of each pod on a node is counted: its cumulative counters, as of the last report of it.
+
+They follow from the measurements of the node alone, in the order of the log. So every worker has the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from domain.model.colocation import PodCounters
+from domain.model.limits import counted_pods_max, pod_counters_seconds
+from domain.model.usage import CountedPod, NodeUsage, QualityRecord
+
+
+def since_ms(usage: NodeUsage) -> int:
+    """Return from when on pods of a node are counted from their start, by its first measurement.
+
+    By the log's clock, as it is compared with when pods were placed: the node's own may be behind, and a
+    measurement may come late.
+    """
+    return max(usage.at_ms, usage.logged_ms)
+
+
+def with_counters(record: QualityRecord, at_ms: int, pods: Mapping[str, PodCounters]) -> QualityRecord:
+    """Return a record with the counters of pods as of a moment; those that are known as of later stay.
+
+    A pod that is not reported is remembered for ``pod_counters_seconds`` behind the latest report of any, and
+    ``counted_pods_max`` pods are. Where one is forgotten, a pod that started before its last report is billed
+    from its next report on, as it may be that one. Cost: O(pods that are known).
+    """
+    known = dict(record.counted)
+    for uid, counters in pods.items():
+        if uid not in known or known[uid].at_ms < at_ms:
+            known[uid] = CountedPod(at_ms, *counters)
+    newest_ms = max((each.at_ms for each in known.values()), default=0)
+    oldest_ms, counted_ms = newest_ms - pod_counters_seconds * 1_000, record.since_ms
+    gone = [uid for uid, each in known.items() if each.at_ms < oldest_ms]
+    if len(known) - len(gone) > counted_pods_max:
+        gone = sorted(known, key=lambda uid: known[uid].at_ms)[: len(known) - counted_pods_max]
+    for uid in gone:
+        counted_ms = max(counted_ms, known.pop(uid).at_ms)
+    return msgspec.structs.replace(record, counted=known, since_ms=counted_ms)
