@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from services.adapters.postgres.pruning import Pruned
     from services.ports.audit import Audit
+    from services.ports.cgroups import Cgroups
     from services.ports.store import Store
     from services.replay.replay import Outcome, Progress
 
@@ -127,6 +128,13 @@ def open_store(at: Place, settings: Settings | None = None) -> Store:
 
     told = settings or Settings()
     return PostgresStore(Engine(at.dsn, Reading(told.api_read_seconds, told.api_lists_at_once)))
+
+
+def open_cgroups(root: str = "") -> Cgroups:
+    """Return the control groups of this machine; kubelet's are below ``root``."""
+    from services.adapters.cgroups.mounts import open_cgroups as found
+
+    return found(root)
 
 
 def newest_revision() -> str:
