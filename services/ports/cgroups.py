@@ -128,6 +128,15 @@ class Cgroups(Protocol):
             The kernel takes no such quota, as one of less than 1,000 µs.
         """
 
+    def requested_milli(self, group: str) -> int:
+        """Return the thousandths of a core that a pod requests, by the weight that kubelet gave its group.
+
+        It is for pods that nothing else names, and errs towards more. 0: the group is gone, or has no weight.
+        """
+
+    def is_idle(self, group: str) -> bool:
+        """Return whether a group runs only where nothing else would, or has the smallest weight instead."""
+
     def set_idle(self, group: str, idle: bool) -> None:
         """Let a group run only where nothing else would.
 
@@ -140,6 +149,18 @@ class Cgroups(Protocol):
 
     def reclaim(self, group: str, memory_bytes: int) -> bool:
         """Take unused pages from a group, as many as there are of an amount; False: the kernel cannot."""
+
+    def noted(self, group: str) -> str:
+        """Return what was noted with a group, "" where nothing was."""
+
+    def note(self, group: str, text: str) -> None:
+        """Note a text with a group, for the agent that comes after this one; it goes with the group.
+
+        Raises
+        ------
+        Refused
+            The kernel takes no extended attributes, or not from this process.
+        """
 
     def processes(self, group: str) -> list[int]:
         """Return the processes in a group and below it."""

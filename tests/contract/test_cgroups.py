@@ -372,6 +372,21 @@ def test_an_idle_box_can_be_made_idle_again_and_let_go(machine: Machine) -> None
     machine.needs(Feature.WEIGHT)
     for idle in (True, True, False, False):
         machine.cgroups.set_idle(BOXES.low, idle)
+        if Feature.IDLE in machine.cgroups.features():
+            assert machine.cgroups.is_idle(BOXES.low) == idle
+
+
+def test_what_is_noted_goes_with_its_group(machine: Machine) -> None:
+    machine.make(group := pod())
+    assert machine.cgroups.noted(group) == ""
+    machine.cgroups.note(group, "12.5")
+    machine.cgroups.note(group, "13")
+    assert machine.cgroups.noted(group) == "13"
+    machine.remove(group)
+    assert machine.cgroups.noted(group) == ""
+    machine.cgroups.note(group, "14")
+    machine.make(group)
+    assert machine.cgroups.noted(group) == ""
 
 
 def test_memory_is_held_back_by_version_two_alone(machine: Machine) -> None:

@@ -66,8 +66,28 @@ def test_an_old_kernel_ends_pods_one_by_one(version: int) -> None:
 def test_without_idle_a_box_has_the_smallest_weight(version: int, file: str, text: str) -> None:
     kernel = KernelFolder(version, lacks=frozenset({"cpu.idle"}))
     kernel.make(LOW)
+    assert not memory_cgroups(kernel).is_idle(LOW)
     memory_cgroups(kernel).set_idle(LOW, True)
+    assert memory_cgroups(kernel).is_idle(LOW)
     assert kernel.written == [(f"/sys/fs/cgroup/{file.format(LOW)}", text)]
+
+
+@pytest.mark.parametrize(
+    ("version", "file", "weight", "milli"),
+    [
+        (1, "cpu/{}/cpu.shares", 1_024, 1_000),
+        (1, "cpu/{}/cpu.shares", 2, 0),
+        (2, "{}/cpu.weight", 39, 1_000),  # 1,024 shares as before runc 1.3.2
+        (2, "{}/cpu.weight", 100, 2_562),  # 1,024 shares as since then, or 2,600 as before
+        (2, "{}/cpu.weight", 1, 0),
+    ],
+)
+def test_the_weight_of_a_pod_says_what_it_requests(version: int, file: str, weight: int, milli: int) -> None:
+    kernel = KernelFolder(version)
+    kernel.make(LOW)
+    kernel.files[f"/sys/fs/cgroup/{file.format(LOW)}"] = f"{weight}\n"
+    assert memory_cgroups(kernel).requested_milli(LOW) == milli
+    assert memory_cgroups(kernel).requested_milli(f"{LOW}/gone") == 0
 
 
 def test_less_was_reclaimed_than_was_asked_for() -> None:

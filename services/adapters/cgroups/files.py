@@ -6,8 +6,6 @@ import errno
 import os
 from typing import Protocol
 
-_MARK = "trusted.berth.quota"
-
 
 class Files(Protocol):
     """What is done with files of the kernel. All of it raises ``OSError`` with the kernel's reason."""
@@ -24,18 +22,18 @@ class Files(Protocol):
     def folders(self, path: str) -> list[str]:
         """Return the names of the folders in a folder."""
 
-    def marked(self, folder: str) -> str | None:
-        """Return what was remembered with a folder."""
+    def attribute(self, folder: str, name: str) -> str | None:
+        """Return an extended attribute of a folder, None where it has none."""
 
-    def mark(self, folder: str, text: str | None) -> None:
-        """Remember a text with a folder, for as long as it is there; None: no longer."""
+    def set_attribute(self, folder: str, name: str, text: str | None) -> None:
+        """Give a folder an extended attribute, for as long as it is there; None: no longer."""
 
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to a process."""
 
 
 class KernelFiles:
-    """The files as they are. A text is remembered in an extended attribute, which goes with its group."""
+    """The files as they are."""
 
     def read(self, path: str) -> str:
         """Return the text of a file."""
@@ -59,21 +57,21 @@ class KernelFiles:
         with os.scandir(path) as entries:
             return sorted(each.name for each in entries if each.is_dir(follow_symlinks=False))
 
-    def marked(self, folder: str) -> str | None:
-        """Return what was remembered with a folder."""
+    def attribute(self, folder: str, name: str) -> str | None:
+        """Return an extended attribute of a folder, None where it has none."""
         try:
-            return os.getxattr(folder, _MARK).decode()
+            return os.getxattr(folder, name).decode()
         except OSError as error:
             if error.errno == errno.ENODATA:
                 return None
             raise
 
-    def mark(self, folder: str, text: str | None) -> None:
-        """Remember a text with a folder; None: no longer."""
+    def set_attribute(self, folder: str, name: str, text: str | None) -> None:
+        """Give a folder an extended attribute; None: no longer."""
         if text is not None:
-            os.setxattr(folder, _MARK, text.encode())
-        elif self.marked(folder) is not None:
-            os.removexattr(folder, _MARK)
+            os.setxattr(folder, name, text.encode())
+        elif self.attribute(folder, name) is not None:
+            os.removexattr(folder, name)
 
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to a process."""

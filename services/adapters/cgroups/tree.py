@@ -17,6 +17,7 @@ _GONE = (errno.ENOENT, errno.ENODEV)
 _TOP, _SLICE, _POD = "kubepods", ".slice", "pod"
 _MID, _LOW = "burstable", "besteffort"
 _KILLS_MAX = 10
+_NOTE, QUOTA_NOTE = "trusted.berth.note", "trusted.berth.quota"
 _TICK_US = 10_000
 """Linux shows times in /proc/stat in hundredths of a second (USER_HZ) on all architectures of today."""
 
@@ -64,12 +65,12 @@ class Tree(NamedTuple):
                 raise Refused(f"{path} takes no {text!r}: {error.strerror}") from None
         return True
 
-    def marked(self, group: str) -> str:
-        """Return what was remembered with a group, "" where nothing was."""
-        return or_gone(lambda: self.files.marked(self.path(group))) or ""
+    def noted(self, group: str, name: str = _NOTE) -> str:
+        """Return what was noted with a group, "" where nothing was."""
+        return or_gone(lambda: self.files.attribute(self.path(group), name)) or ""
 
-    def mark(self, group: str, text: str | None) -> None:
-        """Remember a text with a group; None: no longer.
+    def note(self, group: str, text: str | None, name: str = _NOTE) -> None:
+        """Note a text with a group; None: no longer.
 
         Raises
         ------
@@ -78,9 +79,9 @@ class Tree(NamedTuple):
         """
         path = self.path(group)
         try:
-            or_gone(lambda: self.files.mark(path, text))
+            or_gone(lambda: self.files.set_attribute(path, name, text))
         except OSError as error:
-            raise Refused(f"{path} takes no extended attribute: {error.strerror}") from None
+            raise Refused(f"{path} takes no extended attribute {name}: {error.strerror}") from None
 
 
 def or_gone(call: Callable[[], T]) -> T | None:
@@ -169,6 +170,11 @@ def value_of(text: str, name: str) -> int:
         if key == name:
             return int(value)
     return 0
+
+
+def milli_of_shares(shares: int) -> int:
+    """Return the cpu of which kubelet makes so many shares, 1,024 of a core; 2, the least, are of nothing."""
+    return 0 if shares <= 2 else shares * 1000 // 1024
 
 
 def read_pressure(cpu: str | None, memory: str | None) -> Pressure | None:

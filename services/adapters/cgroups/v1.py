@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from services.adapters.cgroups.tree import (
+    QUOTA_NOTE,
     Tree,
     find_boxes,
     find_pods,
     kill_all,
+    milli_of_shares,
     node_use,
     processes_of,
     read_pressure,
@@ -133,10 +135,10 @@ class CgroupsV1:
 
     def _fit(self, each: _Below) -> None:
         """Give a group what fits, and remember its own. Whatever of both is done last, the own is known."""
-        self._at.cpu.mark(each.group, f"{each.own_us} {each.now_us} {each.fits_us}")
+        self._at.cpu.note(each.group, f"{each.own_us} {each.now_us} {each.fits_us}", QUOTA_NOTE)
         self._at.cpu.write(each.group, _QUOTA, str(each.fits_us))
         if each.fits_us == each.own_us:
-            self._at.cpu.mark(each.group, None)
+            self._at.cpu.note(each.group, None, QUOTA_NOTE)
 
     def _below(self, group: str, bound: Quota) -> Iterator[_Below]:
         """Yield the groups below a group that have a quota, those above first, and what fits a bound."""
@@ -155,8 +157,17 @@ class CgroupsV1:
 
     def _own(self, group: str, now_us: int) -> int:
         """Return the quota that the owner of a group set: the present one, if it is not one of ours."""
-        own, *ours = self._at.cpu.marked(group).split() or ("",)
+        own, *ours = self._at.cpu.noted(group, QUOTA_NOTE).split() or ("",)
         return int(own) if str(now_us) in ours else now_us
+
+    def requested_milli(self, group: str) -> int:
+        """Return the cpu that a pod requests, by its shares; 2 shares stand for nothing."""
+        return milli_of_shares(int(self._at.cpu.read(group, "cpu.shares") or 0))
+
+    def is_idle(self, group: str) -> bool:
+        """Return whether a group runs only where nothing else would."""
+        idle = self._at.cpu.read(group, "cpu.idle")
+        return idle == "1\n" if idle is not None else self._at.cpu.read(group, "cpu.shares") == "2\n"
 
     def set_idle(self, group: str, idle: bool) -> None:
         """Let a group run only where nothing else would. The shares of an idle one cannot be set."""
@@ -172,6 +183,14 @@ class CgroupsV1:
     def reclaim(self, group: str, memory_bytes: int) -> bool:
         """Return False: version 1 takes no pages on demand."""
         return False
+
+    def noted(self, group: str) -> str:
+        """Return what was noted with a group."""
+        return self._at.cpu.noted(group)
+
+    def note(self, group: str, text: str) -> None:
+        """Note a text with a group."""
+        self._at.cpu.note(group, text)
 
     def processes(self, group: str) -> list[int]:
         """Return the processes in a group and below it."""

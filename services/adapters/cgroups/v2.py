@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ from services.adapters.cgroups.tree import (
     find_boxes,
     find_pods,
     kill_all,
+    milli_of_shares,
     node_use,
     processes_of,
     read_pressure,
@@ -89,6 +91,24 @@ class CgroupsV2:
         amount = "max" if quota.quota_us is None else str(quota.quota_us)
         self._tree.write(group, "cpu.max", f"{amount} {quota.period_us}")
 
+    def requested_milli(self, group: str) -> int:
+        """Return the cpu that a pod requests, by its weight.
+
+        Container runtimes make a weight of shares in two ways, of which the later one (runc 1.3.2) gives a
+        weight of 100 for 1,024 shares, the earlier one 39. The larger request is returned.
+        """
+        weight = int(self._tree.read(group, "cpu.weight") or 0)
+        if weight <= 1:
+            return 0
+        earlier = 2 + weight * 262_142 / 9_999
+        later = 2 ** ((-125 + math.sqrt(125**2 + 4 * 612 * (math.log10(weight) + 7 / 34))) / 2)
+        return milli_of_shares(math.ceil(max(earlier, later)))
+
+    def is_idle(self, group: str) -> bool:
+        """Return whether a group runs only where nothing else would."""
+        idle = self._tree.read(group, "cpu.idle")
+        return idle == "1\n" if idle is not None else self._tree.read(group, "cpu.weight") == "1\n"
+
     def set_idle(self, group: str, idle: bool) -> None:
         """Let a group run only where nothing else would. The weight of an idle one cannot be set."""
         if self._tree.has(group, "cpu.idle"):
@@ -103,6 +123,14 @@ class CgroupsV2:
     def reclaim(self, group: str, memory_bytes: int) -> bool:
         """Take unused pages from a group: EAGAIN says that there were fewer, which is no refusal."""
         return self._tree.write(group, "memory.reclaim", str(memory_bytes), may_fall_short=True)
+
+    def noted(self, group: str) -> str:
+        """Return what was noted with a group."""
+        return self._tree.noted(group)
+
+    def note(self, group: str, text: str) -> None:
+        """Note a text with a group."""
+        self._tree.note(group, text)
 
     def processes(self, group: str) -> list[int]:
         """Return the processes in a group and below it."""

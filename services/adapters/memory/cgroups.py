@@ -47,7 +47,7 @@ class KernelFolder(Files):
         self._version, self._lacks = version, lacks
         self.files: dict[str, str] = {}
         self._groups: set[str] = set()
-        self._marks: dict[str, str] = {}
+        self._attributes: dict[tuple[str, str], str] = {}
         self.alive: dict[int, str] = {}
         self.deaf: set[int] = set()
         self.signals: list[tuple[int, int]] = []
@@ -95,9 +95,8 @@ class KernelFolder(Files):
         """Remove a group and those below it."""
         gone = {each for each in self._groups if each == group or each.startswith(f"{group}/")}
         self._groups -= gone
-        for each in gone:
-            for mount in self._hierarchies:
-                self._marks.pop(f"{mount}/{each}", None)
+        lost = {f"{mount}/{each}" for mount in self._hierarchies for each in gone}
+        self._attributes = {at: text for at, text in self._attributes.items() if at[0] not in lost}
         self.files = {path: text for path, text in self.files.items() if self._group_of(path) not in gone}
 
     def spawn(self, group: str, pid: int) -> None:
@@ -148,17 +147,19 @@ class KernelFolder(Files):
             raise _fault(errno.ENOENT)
         return sorted(each.rpartition("/")[2] for each in self._groups if each.rpartition("/")[0] == group)
 
-    def marked(self, folder: str) -> str | None:
-        """Return what was remembered with a folder."""
-        return self._marks.get(folder)
-
-    def mark(self, folder: str, text: str | None) -> None:
-        """Remember a text with a folder."""
+    def attribute(self, folder: str, name: str) -> str | None:
+        """Return an extended attribute of a folder."""
         if not self.exists(folder):
             raise _fault(errno.ENOENT)
-        self._marks.pop(folder, None)
+        return self._attributes.get((folder, name))
+
+    def set_attribute(self, folder: str, name: str, text: str | None) -> None:
+        """Give a folder an extended attribute; None: no longer."""
+        if not self.exists(folder):
+            raise _fault(errno.ENOENT)
+        self._attributes.pop((folder, name), None)
         if text is not None:
-            self._marks[folder] = text
+            self._attributes[folder, name] = text
 
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to a process; one that is deaf ends by SIGKILL alone."""
