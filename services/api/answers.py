@@ -183,6 +183,10 @@ class Pod(Struct, kw_only=True):
         str | None, about("QoS class: Guaranteed, Burstable or BestEffort; null: the pod is gone")
     ]
     quality: Annotated[str | None, about(f"{QUALITY}; null: the pod is gone")]
+    priority: Annotated[int | None, about("Priority of the pod; null: the pod is gone")]
+    silent_containers: Annotated[
+        int | None, about("Containers that say neither request nor limit of cpu; null: the pod is gone")
+    ]
     labels: Annotated[dict[str, str], about("Labels of the pod")]
     signature: Annotated[str, about("Hex signature of the equivalence group, see /v1/pending")]
     shard: Annotated[int, about("Shard that decides for the pod")]

@@ -78,8 +78,8 @@ class NodeState(NamedTuple):
 class PodState(NamedTuple):
     """A live pod: bound by decision ``shard``-``seq``, or pending; either since ``since_ms``.
 
-    It is orphaned if its node is deleted. The template has nothing but requests, profile, priority, gang and
-    QoS class. ``devices`` are those of its node that it has.
+    It is orphaned if its node is deleted. The template has nothing but requests, profile, priority, gang,
+    QoS class and cpu claim. ``devices`` are those of its node that it has.
     """
 
     pod_uid: str
