@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from domain.model.errors import BerthError
+from domain.model.limits import node_action_days, node_actions_max
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.background import begin, ended, endless, every
 from services.build import build
@@ -425,6 +426,7 @@ async def tidied(at: Place, settings: Settings, registry: CollectorRegistry) -> 
     from services.adapters.embedded.retention import keep_for
     from services.adapters.postgres.tidying import (
         ROUND_SECONDS,
+        forget_actions,
         forget_dead_letters,
         forget_tombstones,
         tidying,
@@ -437,6 +439,7 @@ async def tidied(at: Place, settings: Settings, registry: CollectorRegistry) -> 
     steps: dict[str, Step] = {
         "tombstones": partial(forget_tombstones, session, settings.tombstone_hours),
         "dead-letters": partial(forget_dead_letters, session, most, days),
+        "node-actions": partial(forget_actions, session, node_actions_max, node_action_days),
         "owners": partial(forget_old, ledger.forget_owners, settings.owners_seconds),
         "workers": partial(forget_old, ledger.forget_workers, settings.owners_seconds),
     }

@@ -61,6 +61,7 @@ tombstone_hours_max = 8_784
 action_text_bytes_max = 1_000  # of why an agent did something
 action_times_max = 1_000_000  # acts of an agent that one record stands for
 node_actions_max = 1_000_000  # of agents, that the ledger keeps
+node_action_days = 90
 dead_letters_max = 100_000  # that the ledger keeps per shard
 dead_letter_days = 90
 preemption_seconds = 60  # of log time in which victims have to leave the node for which a pod is nominated

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from domain.model.actions import NodeAction
 from domain.model.config import ConfigObject
 from domain.model.pods import PodSpec
 from domain.model.profiles import ProfileRevision
@@ -193,6 +194,12 @@ class NodeMeasured(msgspec.Struct, frozen=True, gc=False):
     usage: NodeUsage | None = None
 
 
+class ActionTaken(msgspec.Struct, frozen=True, gc=False):
+    """The agent of a node did something there, which is written down."""
+
+    action: NodeAction
+
+
 class PodResolved(msgspec.Struct, frozen=True, gc=False):
     """What a waiting pod was missing is there: it waits on, in its place, with another template."""
 
@@ -217,6 +224,7 @@ Change = (
     Skipped
     | NodeChanged
     | NodeMeasured
+    | ActionTaken
     | PodWaits
     | PodRefreshed
     | PodRegrouped
@@ -240,5 +248,5 @@ Change = (
 LeftToReport = PodOrphaned | PodRefreshed | PodReturned
 """What the last owner of a shard did not get to report, or to do: to give a pod devices."""
 
-OF_NO_NODE = frozenset((PodWaits, PodRefreshed, PodMissed, Skipped, Refused))
+OF_NO_NODE = frozenset((ActionTaken, PodWaits, PodRefreshed, PodMissed, Skipped, Refused))
 """Changes that change no node, and nothing of what counts on one."""

@@ -206,9 +206,32 @@ class Usage(Struct, kw_only=True):
     resources: Annotated[dict[str, Measured], about("Figures by resource")]
 
 
-class NodeDetail(Node, kw_only=True):
-    """A node with the pods on it, and what was measured on it."""
+class NodeAction(Struct, kw_only=True):
+    """What the agent of a node did there; several acts of one kind in a row are one, the last of them."""
 
+    id: Annotated[int, about("Of two, the later one has the higher id")]
+    node: Annotated[str, about("The node")]
+    at: Annotated[str, about(f"When it was done, as the agent says ({INSTANT})")]
+    action: Annotated[str, about("idle, weight, quota, memory-high, reclaim or evict")]
+    quality: Annotated[str, about("Quality of the box that was changed, or of the pod that was ended")]
+    amount: Annotated[
+        str | None,
+        about(
+            f"What the box has from then on, or what was taken back; null: no bound, or none ({QUANTITIES})"
+        ),
+    ]
+    times: Annotated[int, about("Acts that this one stands for")]
+    reason: Annotated[str, about("Why")]
+    policy: Annotated[str | None, about("Policy that ordered it, as name@version; null: the defaults")]
+    pod: Annotated[str | None, about("The pod that was ended, as namespace/name; null: none was")]
+    uid: Annotated[str | None, about("Its unique id")]
+    sent_by: Annotated[str | None, about(f"{SENT_BY}. Null, too, for a key that has namespaces")]
+
+
+class NodeDetail(Node, kw_only=True):
+    """A node with the pods on it, what was measured on it, and what its agent did."""
+
+    actions: Annotated[list[NodeAction], about("What its agent did, the latest 10 first, see /v1/actions")]
     usage: Annotated[Usage | None, about("Measured usage; null where nothing was measured")]
     pods: Annotated[list[Pod], about("Pods that count on the node, by uid")]
     pods_next: Annotated[
@@ -368,6 +391,10 @@ class ProfilePage(Page[Profile]):
 
 class ConfigPage(Page[ConfigObject]):
     """Configuration objects, by kind, namespace and name."""
+
+
+class ActionPage(Page[NodeAction]):
+    """What agents did, the latest first."""
 
 
 class ShardPage(Page[Shard]):

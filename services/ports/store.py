@@ -10,7 +10,15 @@ from domain.model.decisions import Attempt
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.ports.access import Access, AccessFilter, Place
-from services.ports.ledger import ConfigRow, DeadLetter, Figures, GroupAttempts, NodeRow, ProfileRow
+from services.ports.ledger import (
+    ActionRow,
+    ConfigRow,
+    DeadLetter,
+    Figures,
+    GroupAttempts,
+    NodeRow,
+    ProfileRow,
+)
 from services.ports.log import Span
 
 Row = TypeVar("Row")
@@ -291,8 +299,15 @@ class KeyRow(NamedTuple):
     revoked_at: datetime.datetime | None
 
 
+class ActionState(NamedTuple):
+    """What an agent did, and its number: of two, the later one was written later."""
+
+    number: int
+    row: ActionRow
+
+
 class Processes(Protocol):
-    """Reads of what the processes around the ledger do."""
+    """Reads of what the processes around the ledger do, and the agents on nodes."""
 
     async def pulse(self) -> Pulse:
         """Return the ledger's pulse; raise ``Unavailable`` when it does not answer."""
@@ -310,6 +325,14 @@ class Processes(Protocol):
 
     async def offsets(self) -> Sequence[ShardOffset]:
         """Return how far each shard has read."""
+
+    async def actions(
+        self, node: str | None, seen: Collection[str] | None, limit: int, before: int | None
+    ) -> Rows[ActionState]:
+        """Return what agents did, of one node or of all, the latest first, below a number.
+
+        What was done to pods is left out but for those of the namespaces ``seen`` (None: all).
+        """
 
     async def counts(self) -> Counts:
         """Return the counts for the metrics."""

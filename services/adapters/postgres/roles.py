@@ -74,6 +74,7 @@ GRANTS: Mapping[str, Grants] = {
     "profiles": Grants(_CHANGE),
     "config_objects": Grants(_ALL),
     "node_usage": Grants(_ALL),
+    "node_actions": Grants("SELECT, INSERT, DELETE"),
     "relay_cursor": Grants(_READ, "SELECT, UPDATE"),
     "relay_leases": Grants(relay="SELECT, UPDATE"),
     "ingested_events": Grants(api=_ALL, prune=""),

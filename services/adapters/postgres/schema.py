@@ -312,6 +312,26 @@ node_usage = sa.Table(
     postgresql_with={"fillfactor": "60"},
 )
 
+node_actions = sa.Table(
+    "node_actions",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
+    sa.Column("node", sa.Text, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("logged_ms", sa.BigInteger, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("quality", sa.Text, nullable=False),
+    sa.Column("amount", sa.BigInteger),
+    sa.Column("times", sa.Integer, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("policy", sa.Text, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("uid", sa.Text, nullable=False),
+    sa.Column("sent_by", sa.Text),
+    sa.Index("node_actions_node", "node", "id"),
+)
+
 nominations = sa.Table(
     "nominations",
     metadata,
