@@ -1,4 +1,4 @@
-"""What the agents of nodes did: a history for people, which decides nothing."""
+"""What the agents of nodes did, a history for people; and the node to which an agent's key is limited."""
 
 from __future__ import annotations
 
@@ -41,9 +41,11 @@ _ABOUT = {
 
 
 def upgrade() -> None:
-    """Create the table."""
+    """Create the table, and the column of keys."""
     for statement in filter(str.strip, _ACTIONS.split(";\n")):
         op.execute(statement)
     op.execute("COMMENT ON TABLE node_actions IS 'what the agents of nodes did, in the order of the log'")
     for column, says in _ABOUT.items():
         op.execute(f"COMMENT ON COLUMN node_actions.{column} IS '{says}'")
+    op.execute("ALTER TABLE api_keys ADD COLUMN node text")
+    op.execute("COMMENT ON COLUMN api_keys.node IS 'of the role agent: the one node that it is for'")

@@ -16,7 +16,7 @@ from services.agent.acting import Actor, AgentSettings
 from services.agent.measured import Reading, read
 from services.agent.pods import PodBooks
 from services.agent.reporting import Actions, Reporter, latencies
-from services.agent.talking import Api, Learned, Outbox, learn
+from services.agent.talking import Api, Learned, Outbox, labels_of, learn
 from services.background import ended as stopped
 from services.background import endless
 from services.ports.cgroups import Cgroups, PodGroup
@@ -24,6 +24,8 @@ from services.ports.clock import Clock
 
 TICK_SECONDS = 1.0
 LEARN_SECONDS = 10.0
+LABELS_EACH = 6
+"""Of so many times that pods are asked for, the labels of the node are asked for once: they hardly change."""
 _LATENCY_BYTES_MAX = 64
 _LATENCY_SECONDS_MAX = 60
 _NEVER_MS = -(1 << 60)
@@ -123,8 +125,12 @@ class Agent:
 
     async def _learning(self, api: Api) -> NoReturn:
         """Learn each few seconds, and at once where a pod begins that is not known."""
+        node, labels, asked_count = self._settings.node, dict[str, str](), 0
         while True:
-            self.learned = await learn(api, self._settings.node)
+            if asked_count % LABELS_EACH == 0:
+                labels = await labels_of(api, node)
+            self.learned = await learn(api, node, labels)
+            asked_count += 1
             asked_about, waited_seconds = self._actor.unknown, 0.0
             while waited_seconds < LEARN_SECONDS and self._actor.unknown <= asked_about:
                 await asyncio.sleep(TICK_SECONDS)

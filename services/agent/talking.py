@@ -43,8 +43,20 @@ class Learned(NamedTuple):
     policy: PolicyInForce = NO_POLICY
 
 
-async def learn(api: Api, node: str) -> Learned:
-    """Ask for the pods of a node, and for the policy that holds there.
+async def labels_of(api: Api, node: str) -> dict[str, str]:
+    """Ask for the labels of a node; one that is not known yet has none.
+
+    Raises
+    ------
+    BerthError
+        The API does not answer, or not with what was asked for.
+    """
+    status, body = await api.request("GET", f"/v1/nodes/{node}")
+    return {} if status == 404 else dict(_answer(status, body)["labels"])
+
+
+async def learn(api: Api, node: str, labels: Mapping[str, str]) -> Learned:
+    """Ask for the pods of a node, and for the policy that holds there, as the labels of the node say.
 
     Raises
     ------
@@ -52,8 +64,6 @@ async def learn(api: Api, node: str) -> Learned:
         The API does not answer, or not with what was asked for.
     """
     pods = pods_of(await _items(api, "/v1/pods", node=node, phase="bound"))
-    nodes = await _items(api, "/v1/nodes", name=node)
-    labels: dict[str, str] = next((each["labels"] for each in nodes if each["name"] == node), {})
     policies = Policies()
     for each in await _items(api, "/v1/config", kind=CO_LOCATION_POLICY):
         policies.put(

@@ -405,7 +405,7 @@ class KeyToMake(Struct, kw_only=True, forbid_unknown_fields=True):
     """What a key is to allow; docs/keys.md says what each role may do."""
 
     name: Annotated[str, about("Who holds it; several keys may share a name")]
-    roles: Annotated[list[str], about("Of producer, operator, auditor and admin")]
+    roles: Annotated[list[str], about("Of producer, operator, auditor, agent and admin")]
     namespaces: Annotated[list[str] | None, about("Only these namespaces; null: all")] = None
     kinds: Annotated[list[str] | None, about("What it sends; null: what its roles send")] = None
     events_per_second: Annotated[int | None, about("Events that the name may send; null: any number")] = None
@@ -422,6 +422,7 @@ class KeyToMake(Struct, kw_only=True, forbid_unknown_fields=True):
             "else all but the system's"
         ),
     ] = None
+    node: Annotated[str | None, about("Of the role agent: the one node that it is for")] = None
 
 
 class Key(KeyToMake, kw_only=True):

@@ -289,6 +289,7 @@ class Grant(NamedTuple):
     requests_at_once: int | None = None
     priority_max: int | None = None  # of its pods; None: as services/api/scope.py says
     priority_classes: Sequence[str] | None = None  # that its pods may name; None: likewise
+    node: str | None = None  # of the role agent: the one node that it is for
 
 
 class KeyRow(NamedTuple):

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 from services.adapters.memory.cgroups import KernelFolder, memory_cgroups
 from services.agent.acting import AgentSettings
 from services.agent.run import Agent
-from services.agent.talking import learn
+from services.agent.talking import labels_of, learn
 
 MID, LOW = "kubepods/burstable", "kubepods/besteffort"
 GIB = 1 << 30
@@ -53,11 +53,10 @@ class FakeApi:
             self.sent += json.loads(body or b"[]")
             return 202, json.dumps({"errors": self.refused}).encode()
         path, asked = urlsplit(target).path, parse_qs(urlsplit(target).query)
+        if path == "/v1/nodes/n1":
+            return 200, json.dumps({"name": "n1", "labels": self.labels}).encode()
         items = {
             "/v1/pods": self.pods,
-            "/v1/nodes": [
-                {"name": f"{asked.get('name', [''])[0]}{each}", "labels": self.labels} for each in ("", "2")
-            ],
             "/v1/config": [
                 {"name": name, "object": spec, "resource_version": 7} for name, spec in self.policies.items()
             ],
@@ -138,7 +137,7 @@ class World:
 
     async def learn(self) -> None:
         """Let the agent ask the API."""
-        self.agent.learned = await learn(self.api, "n1")
+        self.agent.learned = await learn(self.api, "n1", await labels_of(self.api, "n1"))
 
     async def send(self) -> None:
         """Let the agent send what there is."""

@@ -535,6 +535,7 @@ api_keys = sa.Table(
     sa.Column("requests_at_once", sa.Integer),
     sa.Column("priority_max", sa.Integer),
     sa.Column("priority_classes", ARRAY(sa.Text)),
+    sa.Column("node", sa.Text),
 )
 
 access_log = sa.Table(
