@@ -85,7 +85,7 @@ async def test_pods_that_an_agent_ended_are_released(api: Api) -> None:
         "low0": 1, "low1": 1, "mid": 0
     }  # fmt: skip
     world.second({})
-    for _ in range(4):
+    for _ in range(10):
         world.second({"mid": 3_000})
     assert [group for group in world.kernel.alive.values() if group.startswith(LOW)] == []
     await world.agent.outbox.send(source)
@@ -99,7 +99,9 @@ async def test_pods_that_an_agent_ended_are_released(api: Api) -> None:
     assert {each["policy"] for each in found["items"]} == {"lend@0"}
     assert {each["sent_by"] for each in found["items"]} == {"key:agent-n1"}
     assert "less than one core" in ended[0]["reason"]
+    assert await query(api.place, "SELECT * FROM dead_letters") == []
     shown = await answer_of(api, "/v1/nodes/n1", answers.NodeDetail)
+    assert shown["usage"]["resources"]["cpu"]["latest"] is not None
     assert shown["actions"] == found["items"][:10]
     assert [pod["name"] for pod in shown["pods"]] == ["mid"]
     await learned(world.agent, source)

@@ -9,11 +9,13 @@ import msgspec
 import pytest
 
 from domain.manifests.actions import WireNodeAction, action_from_wire, action_to_wire
+from domain.model.colocation import Amounts, UseByQuality
 from domain.model.errors import BerthError
+from domain.model.events import NodeUsed
 from services.codec.decode import Decoder
 from services.codec.encode import encode_event
 from services.ports.cgroups import Feature
-from services.ports.log import PODS_TOPIC, Record
+from services.ports.log import PODS_TOPIC, USAGE_TOPIC, Record
 from tests.unit.agents import GIB, LOW, MID, WALL_MS, World, pod
 
 BOTH = pytest.mark.parametrize("version", [1, 2])
@@ -259,6 +261,13 @@ async def test_the_node_is_reported_each_ten_seconds_and_rarely_where_nothing_ch
     assert usage["object"]["pods"]["mid"] == {"cpuSeconds": 11 * 0.25, "memoryByteSeconds": 10.0 * GIB}
     assert usage["at"] == "2023-11-14T22:13:31.000Z"
     assert all("pods" in each["object"] for each in world.api.events("NodeUsage")), "each minute"
+    raw = encode_event(usage["type"], usage["object"], usage["at"])
+    read = Decoder().decode(Record(USAGE_TOPIC, 0, 0, b"n1", raw, 0))
+    assert isinstance(read.event, NodeUsed), read.rejected
+    assert read.event.usage.quality == UseByQuality(
+        high=Amounts(500, GIB), mid=Amounts(250, GIB), low=Amounts(250, 0), system=Amounts(250, 0)
+    )
+    assert read.event.usage.pressure == 0.0
 
 
 async def test_a_change_of_a_hundredth_is_reported() -> None:
