@@ -1,7 +1,7 @@
 """Tasks that run beside what waits for them: none of them ends without a word.
 
 A task without an end begins anew where it fails. A task with an end says its fault in the log, for where
-nothing waits for its result. What a process cannot go on without is neither: ``processes.supervise`` ends the
+nothing waits for its result. What a process cannot go on without is neither: ``supervise`` ends the
 process.
 """
 

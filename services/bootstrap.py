@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from domain.model.errors import BerthError
+from domain.model.limits import node_action_days, node_actions_max
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.background import begin, ended, endless, every
 from services.build import build
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from services.adapters.postgres.pruning import Pruned
     from services.ports.audit import Audit
+    from services.ports.cgroups import Cgroups
     from services.ports.ledger import Ledger
     from services.ports.outbox import Outbox
     from services.ports.store import Store
@@ -126,6 +128,13 @@ def open_store(at: Place, settings: Settings | None = None) -> Store:
 
     told = settings or Settings()
     return PostgresStore(Engine(at.dsn, Reading(told.api_read_seconds, told.api_lists_at_once)))
+
+
+def open_cgroups(root: str = "") -> Cgroups:
+    """Return the control groups of this machine; kubelet's are below ``root``."""
+    from services.adapters.cgroups.mounts import open_cgroups as found
+
+    return found(root)
 
 
 def newest_revision() -> str:
@@ -418,6 +427,7 @@ async def tidied(at: Place, settings: Settings, registry: CollectorRegistry) -> 
     from services.adapters.embedded.retention import keep_for
     from services.adapters.postgres.tidying import (
         ROUND_SECONDS,
+        forget_actions,
         forget_dead_letters,
         forget_tombstones,
         tidying,
@@ -430,6 +440,7 @@ async def tidied(at: Place, settings: Settings, registry: CollectorRegistry) -> 
     steps: dict[str, Step] = {
         "tombstones": partial(forget_tombstones, session, settings.tombstone_hours),
         "dead-letters": partial(forget_dead_letters, session, most, days),
+        "node-actions": partial(forget_actions, session, node_actions_max, node_action_days),
         "owners": partial(forget_old, ledger.forget_owners, settings.owners_seconds),
         "workers": partial(forget_old, ledger.forget_workers, settings.owners_seconds),
     }

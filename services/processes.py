@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import signal
 import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from domain.model.errors import BerthError, Unavailable
+from domain.model.errors import Unavailable
 from services import bootstrap
 from services.address import KEY_FILE, Instance, remove_address, write_address, write_key
 from services.api.keys import key_hash, new_key
@@ -27,12 +25,12 @@ from services.log_format import announce
 from services.metrics import Heartbeat, process_app, process_registry
 from services.ports.store import Grant
 from services.rate_limit import RateLimit
+from services.supervising import announced, supervise
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from prometheus_client import CollectorRegistry
 
-STOP_SECONDS_MAX = 5.0
 _log = logging.getLogger("berth")
 
 
@@ -47,47 +45,6 @@ class Running(NamedTuple):
     def url(self) -> str:
         """The address of the API."""
         return self.instance.url
-
-
-class Ended(BerthError):
-    """What works until it is told to stop has ended by itself, which only a fault of berth does."""
-
-    code = "ended"
-
-
-async def supervise(
-    *works: Coroutine[Any, Any, None], until: Coroutine[Any, Any, None] | None = None
-) -> None:
-    """Run until a signal comes, ``until`` is over or one of the works fails; then stop the others.
-
-    Raises
-    ------
-    Ended
-        One of the works returned.
-    """
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
-    tasks = [asyncio.create_task(work) for work in works]
-    asked = [asyncio.create_task(work) for work in (_when(stopped), until) if work is not None]
-    try:
-        done, _ = await asyncio.wait([*tasks, *asked], return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (*tasks, *asked):
-            task.cancel()
-        _, late = await asyncio.wait([*tasks, *asked], timeout=STOP_SECONDS_MAX)
-        for task in late:
-            _log.warning("%s does not stop in time", task.get_coro())
-    for task in done:
-        task.result()
-    if done.isdisjoint(asked):
-        names = ", ".join(getattr(task.get_coro(), "__qualname__", "a task") for task in done)
-        raise Ended(f"{names} ended by itself, so this process ends; this is a fault of berth")
-
-
-async def _when(event: asyncio.Event) -> None:
-    await event.wait()
 
 
 async def in_own_thread(work: Coroutine[Any, Any, None]) -> None:
@@ -110,25 +67,6 @@ async def in_own_thread(work: Coroutine[Any, Any, None]) -> None:
             loop.call_soon_threadsafe(task.cancel)
         await ended.wait()
     task.result()
-
-
-async def announced(line: str, work: Coroutine[Any, Any, None]) -> None:
-    """Say that a process is up, and run it: signals are waited for by now."""
-    announce(line)
-    await work
-
-
-def leave() -> NoReturn:
-    """End this process, all that it held is closed.
-
-    The interpreter would take itself apart first: 0.3 s of processor time with what numba loads, and where a
-    kernel is being compiled, only once the compiler lets go of its lock.
-    """
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):  # the reader is gone
-            stream.flush()
-    os._exit(0)
 
 
 async def _serve_api(app: FastAPI, listening: socket.socket, settings: Settings) -> None:

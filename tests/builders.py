@@ -135,6 +135,12 @@ def pod_group_manifest(
     }
 
 
+def action_manifest(node: str = "n1", **fields: Any) -> dict[str, Any]:
+    """Return a NodeAction: low pods have another quota; ``fields`` say something else."""
+    said = {"action": "quota", "quality": "low", "amount": "2", "reason": "2.00 cores are left for low pods"}
+    return {"apiVersion": "berth/v1", "kind": "NodeAction", "metadata": {"name": node}, **said, **fields}
+
+
 def usage_manifest(node: str, **fields: Any) -> Json:
     """Return a NodeUsage; ``fields`` are percent, used and window."""
     return {"apiVersion": "berth/v1", "kind": "NodeUsage", "metadata": {"name": node}, **fields}

@@ -12,6 +12,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from domain.manifests.actions import WireNodeAction
 from domain.manifests.colocation_policy import SELECTOR, TREE, Tree
 from domain.manifests.colocation_policy import Field as PolicyField
 from domain.manifests.config_objects import READERS
@@ -84,6 +85,10 @@ class _UsageEvent(Envelope):
     object: WireNodeUsage | None = None
 
 
+class _ActionEvent(Envelope):
+    object: WireNodeAction | None = None
+
+
 class _ProfileEvent(Envelope):
     object: SchedulingProfile | None = None
 
@@ -100,6 +105,7 @@ _EVENTS: Mapping[str, tuple[str, type]] = {
     "node-event": ("Node", _NodeEvent),
     "pod-event": ("Pod", _PodEvent),
     "node-usage-event": ("NodeUsage", _UsageEvent),
+    "node-action-event": ("NodeAction", _ActionEvent),
     "scheduling-profile-event": ("SchedulingProfile", _ProfileEvent),
     **{
         f"{re.sub('(?<=.)(?=[A-Z])', '-', kind).lower()}-event": (kind, _config_event(reader.wire))

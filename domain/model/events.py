@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from domain.model.actions import NodeAction
 from domain.model.config import Content
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
@@ -61,6 +62,12 @@ class NodeUsed(msgspec.Struct, frozen=True, gc=False):
     usage: NodeUsage
 
 
+class NodeActed(msgspec.Struct, frozen=True, gc=False):
+    """The agent of a node did something there. It changes nothing that anything is decided by."""
+
+    action: NodeAction
+
+
 class ConfigUpserted(msgspec.Struct, frozen=True, gc=False):
     """A configuration object other than a profile was added or modified."""
 
@@ -96,5 +103,5 @@ class ProfileDeleted(msgspec.Struct, frozen=True, gc=False):
 
 ConfigEvent = ConfigUpserted | ConfigDeleted
 PodEvent = PodUpserted | BindFailed | PodDeleted
-Event = NodeUpserted | NodeDeleted | NodeUsed | PodEvent | ConfigEvent
+Event = NodeUpserted | NodeDeleted | NodeUsed | NodeActed | PodEvent | ConfigEvent
 ProfileEvent = ProfileUpserted | ProfileDeleted

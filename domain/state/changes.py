@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from domain.colocation.pricing import BillLine
+from domain.model.actions import NodeAction
 from domain.model.config import ConfigObject
 from domain.model.pods import PodSpec
 from domain.model.profiles import ProfileRevision
@@ -197,6 +198,12 @@ class NodeMeasured(msgspec.Struct, frozen=True, gc=False):
     unbilled: Mapping[str, int] = {}
 
 
+class ActionTaken(msgspec.Struct, frozen=True, gc=False):
+    """The agent of a node did something there, which is written down."""
+
+    action: NodeAction
+
+
 class PodResolved(msgspec.Struct, frozen=True, gc=False):
     """What a waiting pod was missing is there: it waits on, in its place, with another template."""
 
@@ -221,6 +228,7 @@ Change = (
     Skipped
     | NodeChanged
     | NodeMeasured
+    | ActionTaken
     | PodWaits
     | PodRefreshed
     | PodRegrouped
@@ -244,5 +252,5 @@ Change = (
 LeftToReport = PodOrphaned | PodRefreshed | PodReturned
 """What the last owner of a shard did not get to report, or to do: to give a pod devices."""
 
-OF_NO_NODE = frozenset((PodWaits, PodRefreshed, PodMissed, Skipped, Refused))
+OF_NO_NODE = frozenset((ActionTaken, PodWaits, PodRefreshed, PodMissed, Skipped, Refused))
 """Changes that change no node, and nothing of what counts on one."""

@@ -20,6 +20,7 @@ from domain.model.events import (
     ConfigEvent,
     ConfigUpserted,
     Event,
+    NodeActed,
     NodeDeleted,
     NodeUpserted,
     NodeUsed,
@@ -33,6 +34,7 @@ from domain.model.usage import UsageRecord
 from domain.state import foreign, nominating, settling, steps
 from domain.state.billing import Billed, bill
 from domain.state.changes import (
+    ActionTaken,
     BindUndone,
     Change,
     ClaimRefused,
@@ -125,6 +127,8 @@ class ClusterState:
                 return self._delete_node(event)
             case NodeUsed():
                 return self._measure_node(event)
+            case NodeActed():
+                return (ActionTaken(event.action),)
             case ConfigUpserted() | ConfigDeleted():
                 return self._configure(event)
             case _:

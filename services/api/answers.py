@@ -183,6 +183,10 @@ class Pod(Struct, kw_only=True):
         str | None, about("QoS class: Guaranteed, Burstable or BestEffort; null: the pod is gone")
     ]
     quality: Annotated[str | None, about(f"{QUALITY}; null: the pod is gone")]
+    priority: Annotated[int | None, about("Priority of the pod; null: the pod is gone")]
+    silent_containers: Annotated[
+        int | None, about("Containers that say neither request nor limit of cpu; null: the pod is gone")
+    ]
     labels: Annotated[dict[str, str], about("Labels of the pod")]
     signature: Annotated[str, about("Hex signature of the equivalence group, see /v1/pending")]
     shard: Annotated[int, about("Shard that decides for the pod")]
@@ -202,9 +206,32 @@ class Usage(Struct, kw_only=True):
     resources: Annotated[dict[str, Measured], about("Figures by resource")]
 
 
-class NodeDetail(Node, kw_only=True):
-    """A node with the pods on it, and what was measured on it."""
+class NodeAction(Struct, kw_only=True):
+    """What the agent of a node did there; several acts of one kind in a row are one, the last of them."""
 
+    id: Annotated[int, about("Of two, the later one has the higher id")]
+    node: Annotated[str, about("The node")]
+    at: Annotated[str, about(f"When it was done, as the agent says ({INSTANT})")]
+    action: Annotated[str, about("idle, weight, quota, memory-high, reclaim or evict")]
+    quality: Annotated[str, about("Quality of the box that was changed, or of the pod that was ended")]
+    amount: Annotated[
+        str | None,
+        about(
+            f"What the box has from then on, or what was taken back; null: no bound, or none ({QUANTITIES})"
+        ),
+    ]
+    times: Annotated[int, about("Acts that this one stands for")]
+    reason: Annotated[str, about("Why")]
+    policy: Annotated[str | None, about("Policy that ordered it, as name@version; null: the defaults")]
+    pod: Annotated[str | None, about("The pod that was ended, as namespace/name; null: none was")]
+    uid: Annotated[str | None, about("Its unique id")]
+    sent_by: Annotated[str | None, about(f"{SENT_BY}. Null, too, for a key that has namespaces")]
+
+
+class NodeDetail(Node, kw_only=True):
+    """A node with the pods on it, what was measured on it, and what its agent did."""
+
+    actions: Annotated[list[NodeAction], about("What its agent did, the latest 10 first, see /v1/actions")]
     usage: Annotated[Usage | None, about("Measured usage; null where nothing was measured")]
     pods: Annotated[list[Pod], about("Pods that count on the node, by uid")]
     pods_next: Annotated[
@@ -366,6 +393,10 @@ class ConfigPage(Page[ConfigObject]):
     """Configuration objects, by kind, namespace and name."""
 
 
+class ActionPage(Page[NodeAction]):
+    """What agents did, the latest first."""
+
+
 class ShardPage(Page[Shard]):
     """All shards, by number."""
 
@@ -374,7 +405,7 @@ class KeyToMake(Struct, kw_only=True, forbid_unknown_fields=True):
     """What a key is to allow; docs/keys.md says what each role may do."""
 
     name: Annotated[str, about("Who holds it; several keys may share a name")]
-    roles: Annotated[list[str], about("Of producer, operator, auditor and admin")]
+    roles: Annotated[list[str], about("Of producer, operator, auditor, agent and admin")]
     namespaces: Annotated[list[str] | None, about("Only these namespaces; null: all")] = None
     kinds: Annotated[list[str] | None, about("What it sends; null: what its roles send")] = None
     events_per_second: Annotated[int | None, about("Events that the name may send; null: any number")] = None
@@ -391,6 +422,7 @@ class KeyToMake(Struct, kw_only=True, forbid_unknown_fields=True):
             "else all but the system's"
         ),
     ] = None
+    node: Annotated[str | None, about("Of the role agent: the one node that it is for")] = None
 
 
 class Key(KeyToMake, kw_only=True):

@@ -14,6 +14,7 @@ from domain.model.validation import shown
 from services.api import failures, pages
 from services.api.access_routes import access_routes
 from services.api.accesses import AccessLog, code_of
+from services.api.actions import action_routes
 from services.api.answers import Error, Health, ShardLag
 from services.api.audit import audit_routes
 from services.api.bill import bill_routes
@@ -75,7 +76,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     app.include_router(
         decision_routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS
     )
-    for routes in (state_routes, nomination_routes, gang_routes, worker_routes):
+    for routes in (state_routes, nomination_routes, gang_routes, worker_routes, action_routes):
         app.include_router(routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(
         profile_routes(deps), tags=["profiles"], dependencies=[allow("read")], responses=_ERRORS

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 
 from domain.model.errors import Unavailable
 from services.api.allowance import Allowance, Logins
-from services.api.caller import MAY, Caller
+from services.api.caller import MAY, Caller, asks_of_own_node
 from services.api.failures import ApiError
 from services.api.keys import key_hash
 from services.api.origin import is_proxied
@@ -122,6 +122,9 @@ class Gate:
         if not caller.roles & MAY[action]:
             have, needed = " and ".join(sorted(caller.roles)), " or ".join(sorted(MAY[action]))
             raise ApiError("forbidden", f"a key with the role {have} may not {action} here; {needed} may")
+        if caller.node is not None and not asks_of_own_node(request, caller.node):
+            told = f"the key {caller.name} is of the agent of {caller.node}; it may ask for that node's pods "
+            raise ApiError("forbidden", f"{told}(?node={caller.node}), the node itself and the policies")
         return caller
 
     def _is_owner(self, headers: Headers) -> bool:

@@ -7,16 +7,23 @@ from typing import NamedTuple
 
 from fastapi import Request
 
+from domain.model.config import CO_LOCATION_POLICY
 from services.codec.seal import ANONYMOUS, of_key
 from services.ports.store import Grant
 
+AGENT = "agent"
+"""The role of the process on a node that measures it: it is of one node, and a key has no other beside it."""
+
 MAY: Mapping[str, frozenset[str]] = {
-    "write": frozenset({"producer", "operator", "admin"}),
-    "read": frozenset({"auditor", "operator", "admin"}),
+    "write": frozenset({"producer", "operator", "admin", "agent"}),
+    "read": frozenset({"auditor", "operator", "admin", "agent"}),
     "audit": frozenset({"auditor", "admin"}),
     "manage": frozenset({"admin"}),
 }
-"""The roles that may write events, read, see who asked for what, and manage keys."""
+"""The roles that may write events, read, see who asked for what, and manage keys.
+
+What an agent may write and read is of its own node alone: see ``asks_of_own_node``.
+"""
 
 
 class Caller(NamedTuple):
@@ -31,18 +38,35 @@ class Caller(NamedTuple):
     kinds: frozenset[str] | None  # None: those of the roles
     grant: Grant | None
     sent_by: str
+    node: str | None = None  # of an agent, which asks and sends of this node alone
 
     @staticmethod
     def of(grant: Grant) -> Caller:
         """Return the caller who showed a key with this grant."""
         namespaces = None if grant.namespaces is None else frozenset(grant.namespaces)
         kinds = None if grant.kinds is None else frozenset(grant.kinds)
-        return Caller(grant.name, frozenset(grant.roles), namespaces, kinds, grant, of_key(grant.name))
+        roles = frozenset(grant.roles)
+        node = (grant.node or "") if AGENT in roles else None  # "": a key from elsewhere, good for nothing
+        return Caller(grant.name, roles, namespaces, kinds, grant, of_key(grant.name), node)
 
     @staticmethod
     def unnamed(sent_by: str = ANONYMOUS) -> Caller:
         """Return the caller of an API that asks for no key: he may do everything."""
         return Caller(None, frozenset({"admin"}), None, None, None, sent_by)
+
+
+def asks_of_own_node(request: Request, node: str) -> bool:
+    """Return whether a request is one of those that the agent of a node has to make."""
+    asked = dict(request.query_params)
+    match request.url.path:
+        case "/v1/events":
+            return True  # what is in it is checked event by event
+        case "/v1/pods":
+            return asked.get("node") == node
+        case "/v1/config":
+            return asked.get("kind") == CO_LOCATION_POLICY
+        case path:
+            return path == f"/v1/nodes/{node}"
 
 
 def caller_of(request: Request) -> Caller:

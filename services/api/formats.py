@@ -112,6 +112,14 @@ def parse_name(text: str) -> str:
     return parts[0]
 
 
+def parse_number(text: str) -> int:
+    """Return the number of a cursor."""
+    found = _whole(_parts(text), INT64_MAX)
+    if found is None:
+        raise _bad_cursor(text)
+    return found[0]
+
+
 def parse_uid(text: str) -> tuple[str, int]:
     """Return the (uid, shard) of a cursor."""
     uid, *shard = _parts(text)

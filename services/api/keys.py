@@ -18,6 +18,7 @@ from domain.model.validation import (
     check_subdomain,
     shown,
 )
+from services.api.caller import AGENT
 from services.api.scope import (
     ANTI_AFFINITY,
     BINDING,
@@ -76,6 +77,8 @@ def checked_grant(grant: Grant) -> Grant:
         value = getattr(grant, name)
         if value is not None:
             check_range(value, 1, most, name)
+    if grant.node:
+        check_subdomain(grant.node, "node")
     _check_priorities(grant)
     _check_sense(grant, frozenset(grant.roles), frozenset(grant.kinds or ()))
     return grant._replace(
@@ -115,6 +118,14 @@ def _check_priorities(grant: Grant) -> None:
 
 def _check_sense(grant: Grant, roles: frozenset[str], kinds: frozenset[str]) -> None:
     """Refuse a grant of which a part has no effect. Its maker meant something else."""
+    if AGENT in roles and (len(roles) > 1 or grant.namespaces or kinds):
+        raise FieldError(
+            "roles", "an agent is of one node, so it has no other role, and no namespaces or kinds"
+        )
+    if AGENT in roles and not grant.node:
+        raise FieldError("node", "is missing; an agent is of one node, which has to be named")
+    if grant.node is not None and AGENT not in roles:
+        raise FieldError("node", "says of which node an agent is; this key has another role")
     if "admin" in roles and (grant.namespaces or kinds):
         raise FieldError("roles", "an admin makes keys, so it cannot be limited to namespaces or kinds")
     if kinds and roles <= {"auditor"}:

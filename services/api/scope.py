@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from domain.manifests.config_objects import NAME_LABEL
 from domain.model.decisions import Outcome
 from domain.model.devices import DEVICES_KEY
@@ -15,7 +17,7 @@ from domain.model.priorities import SYSTEM_PREFIX, USER_PRIORITY_MAX
 from domain.model.selectors import AffinityTerm
 from domain.model.validation import key_path
 from domain.plugins.spread_constraints import HOSTNAME
-from services.api.caller import Caller
+from services.api.caller import AGENT, Caller
 from services.api.explanation import decision_of
 from services.codec.envelope import KINDS, NAMESPACED_KINDS
 from services.codec.gateway import Outgoing
@@ -31,6 +33,9 @@ PRIORITY = "Pod/priority"
 ANTI_AFFINITY = "Pod/anti-affinity"
 """The grant to keep pods of other namespaces off more than a node: off a rack, a zone, the cluster."""
 
+EVICTION = "Pod/eviction"
+"""The grant of an agent to say that a pod has failed that is placed on its node."""
+
 GRANTS = (*KINDS, BINDING, PRIORITY, ANTI_AFFINITY)
 """What ``kinds`` of a key may name."""
 
@@ -40,6 +45,7 @@ SENT_BY: Mapping[str, frozenset[str]] = {
     "producer": OF_TEAMS,
     "operator": OF_CLUSTER | {BINDING, PRIORITY},
     "auditor": frozenset(),
+    AGENT: frozenset({"NodeUsage", "NodeAction", EVICTION}),
     "admin": frozenset(GRANTS),
 }
 """What each role may send."""
@@ -83,14 +89,21 @@ class Scope:
         self._sends = sent_by(caller.roles, caller.kinds, everywhere=caller.namespaces is None)
         self._priority_max = None if caller.grant is None else priority_max(caller.grant)
         self._classes = None if caller.grant is None else _classes(caller.grant)
+        self._node = caller.node
 
     def check(self, event: Outgoing) -> None:
         """Raise ``FieldError`` if the caller may not send this event; it names what is allowed."""
+        if self._node is not None and event.kind == "Pod":
+            self._check_eviction(event, self._node)
+            return
         if event.kind not in self._sends:
             allowed = ", ".join(each for each in KINDS if each in self._sends) or "nothing"
             limited = "" if self._namespaces is None else f", and only in {_listed(self._namespaces)}"
             message = f"{self._who} may not send a {event.kind}; it may send {allowed}{limited}"
             raise FieldError("object.kind", message)
+        if self._node is not None and event.entry.key != self._node.encode():
+            message = f"{self._who} may send what is of {self._node} alone"
+            raise FieldError("object.metadata.name", message)
         if self._namespaces is not None and event.namespace not in self._namespaces:
             message = (
                 f"{self._who} may not send to {event.namespace}; it may send to {_listed(self._namespaces)}"
@@ -100,6 +113,15 @@ class Scope:
         if isinstance(pod, PodUpserted):
             self._check_priority(pod)
             self._check_terms(pod)
+
+    def _check_eviction(self, event: Outgoing, node: str) -> None:
+        """Refuse all that an agent says of pods but that one of its node has failed."""
+        pod = event.event.pod if isinstance(event.event, PodUpserted) else None
+        if pod is None or _phase_of(event) != "Failed":
+            told = f"{self._who} may say of a pod that it has failed, and nothing else"
+            raise FieldError("object.status.phase", told)
+        if pod.node_name != node:
+            raise FieldError("object.spec.nodeName", f"{self._who} may end pods of {node} alone")
 
     def _check_priority(self, event: PodUpserted) -> None:
         """Refuse a priority above the key's, by number or by class; of a class only the name counts."""
@@ -136,7 +158,10 @@ class Scope:
                 raise FieldError(f"{_SHUNS}[{index}].{field}", f"{told} {term.topology_key}; {remedy}")
 
     async def foreign_bindings(self, store: Store, events: Mapping[int, Outgoing]) -> dict[int, FieldError]:
-        """Return the pods that the caller may not bind: node or devices are not those that they got."""
+        """Return the pods that the caller may not bind: node or devices are not those that they got.
+
+        Of an agent, they are the pods that it may not end: those that are not placed on its node.
+        """
         if BINDING in self._sends:
             return {}
         pods = {
@@ -144,13 +169,17 @@ class Scope:
             for at, each in events.items()
             if isinstance(each.event, PodUpserted)
             and each.event.pod.node_name
-            and not each.event.pod.finished
+            and (self._node is not None or not each.event.pod.finished)
         }
         placed = await _placements(store, sorted({pod.key for pod in pods.values()})) if pods else {}
         foreign = {at: self._foreign(pod, placed.get(pod.key)) for at, pod in pods.items()}
         return {at: error for at, error in foreign.items() if error is not None}
 
     def _foreign(self, pod: PodSpec, given: _Given | None) -> FieldError | None:
+        if self._node is not None:
+            is_there = given is not None and (given.uid, given.node) == (pod.uid, self._node)
+            told = f"{self._who} may not end {pod.key}: it is not placed on {self._node}, or has another uid"
+            return None if is_there else FieldError("object.metadata.uid", told)
         remedy = f"or use a key with {BINDING}"
         if given is None or (given.uid, given.node) != (pod.uid, pod.node_name):
             told = f"{self._who} may not bind a pod, and {pod.key} was not placed on {pod.node_name}"
@@ -160,6 +189,24 @@ class Scope:
             told += " and ".join(map(str, given.devices)) or "none"
             return FieldError(_DEVICES, f"{told}; leave the annotation out, {remedy}")
         return None
+
+
+class _Status(msgspec.Struct):
+    phase: str | None = None
+
+
+class _Object(msgspec.Struct):
+    status: _Status | None = None
+
+
+class _Event(msgspec.Struct):
+    object: _Object
+
+
+def _phase_of(event: Outgoing) -> str | None:
+    """Return the phase of a pod, as its record has it."""
+    status = msgspec.json.decode(event.entry.value or b"", type=_Event).object.status
+    return None if status is None else status.phase
 
 
 def _classes(grant: Grant) -> frozenset[str] | None:

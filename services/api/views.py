@@ -8,16 +8,19 @@ from collections.abc import Collection, Mapping
 
 from msgspec.structs import asdict
 
+from domain.manifests.actions import amount_text
 from domain.model.colocation import QUALITY_OF
 from domain.model.devices import DEVICE_NAMES, GPU, devices_of, is_shown, with_devices
 from domain.model.usage import UsageRecord
 from domain.state.usage import window_of
 from services.api.answers import (
+    ActionPage,
     DeadLetter,
     DeadLetterPage,
     DecisionPage,
     Measured,
     Node,
+    NodeAction,
     NodeDetail,
     NodePage,
     Offset,
@@ -39,6 +42,7 @@ from services.api.formats import (
     instant,
     parse_group,
     parse_name,
+    parse_number,
     parse_position,
     quantities,
     row_id,
@@ -47,6 +51,7 @@ from services.api.formats import (
 )
 from services.lag import Lag
 from services.ports.store import (
+    ActionState,
     DecisionFilter,
     NodeState,
     PodFilter,
@@ -59,6 +64,7 @@ from services.ports.store import (
 
 HISTORY_MAX = 100
 PODS_SHOWN_MAX = 1000
+ACTIONS_SHOWN_MAX = 10
 
 
 # ------------------------------------------------------------------------------------------ nodes and pods
@@ -118,10 +124,41 @@ async def show_node(store: Store, name: str, *, sees_all: bool) -> NodeDetail | 
     usage = await store.usage(name)
     return NodeDetail(
         **asdict(_node(state, store.seen)),
+        actions=(await list_actions(store, name, limit=ACTIONS_SHOWN_MAX, at=None)).items,
         usage=None if usage is None else _usage(usage),
         pods=list(map(_pod, pods)),
         pods_next=cursor(pods[-1].pod_uid) if pods.more else None,
         others=None if sees_all else quantities(others),
+    )
+
+
+async def list_actions(store: Store, node: str | None, *, limit: int, at: str | None) -> ActionPage:
+    """Return a page of what agents did, the latest first."""
+    rows = await store.processes.actions(node, store.seen, limit, parse_number(at) if at else None)
+    following = cursor(rows[-1].number) if rows.more else None
+    return ActionPage(items=[_action(row, store.seen) for row in rows], next=following)
+
+
+def _action(state: ActionState, seen: Collection[str] | None) -> NodeAction:
+    """Return an action. Who sees few namespaces (``seen``, None: all) is not told which key sent it.
+
+    Nor is he told with which other pod one that was ended was compared, which stands behind the semicolon.
+    """
+    action = state.row.action
+    reason = action.reason if seen is None or not action.pod else action.reason.partition(";")[0]
+    return NodeAction(
+        id=state.number,
+        node=action.node,
+        at=instant(action.at_ms),
+        action=action.kind.value,
+        quality=action.quality,
+        amount=amount_text(action),
+        times=action.times,
+        reason=reason,
+        policy=action.policy or None,
+        pod=action.pod or None,
+        uid=action.uid or None,
+        sent_by=state.row.sent_by if seen is None else None,
     )
 
 
@@ -156,6 +193,8 @@ def _pod(pod: PodState) -> Pod:
         devices=list(pod.devices),
         qos_class=pod.template.qos_class if pod.template else None,
         quality=QUALITY_OF[pod.template.qos_class] if pod.template else None,
+        priority=pod.template.priority if pod.template else None,
+        silent_containers=pod.template.cpu_claim.silent_count if pod.template else None,
         labels=pod.labels,
         signature=pod.signature.hex(),
         shard=pod.shard,
@@ -216,6 +255,8 @@ def _gone(last: Decision) -> Pod:
         devices=[],
         qos_class=None,
         quality=None,
+        priority=None,
+        silent_containers=None,
         labels={},
         signature=last.signature,
         shard=last.shard,

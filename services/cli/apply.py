@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 QUICKLY = "3s"
 """How long a command waits by itself for decisions, to name the pods that wait."""
-WITHOUT_NAMESPACE = ("Node", "NodeUsage", "SchedulingProfile")
+WITHOUT_NAMESPACE = ("Node", "NodeUsage", "NodeAction", "SchedulingProfile")
 
 Files = Annotated[
     list[str] | None,

@@ -73,6 +73,7 @@ FIELDS = (
     Column("VALUE", lambda item: item["value"]),
     Column("DEFAULT", lambda item: item["default"]),
 )
+ACTIONS = tuple(column for column in TABLES["actions"] if column.title != "NODE")
 DECISIONS = tuple(column for column in TABLES["decisions"] if column.title != "POD")
 
 
@@ -160,6 +161,8 @@ def _node(node: Json) -> None:
         _section(f"Measured usage, latest at {usage['at']}", USAGE, rows)
     else:
         echo("\nMeasured usage: none")
+    if actions := node.get("actions"):  # an API of before has none
+        _section("What its agent did, the latest first", ACTIONS, actions)
     pods = sorted(node["pods"], key=lambda pod: (pod["namespace"], pod["name"]))
     _section(f"Pods ({len(pods):,})", PODS, pods)
     if node["pods_next"]:

@@ -36,6 +36,7 @@ class Kind(enum.StrEnum):
     CONFIG = "config"
     SHARDS = "shards"
     WORKERS = "workers"
+    ACTIONS = "actions"
     DEADLETTERS = "deadletters"
 
 
@@ -65,6 +66,7 @@ OTHER_NAMES: dict[Kind, tuple[str, ...]] = {
     Kind.CONFIG: tuple(name for names in CONFIG_NAMES.values() for name in names),
     Kind.SHARDS: ("shard",),
     Kind.WORKERS: ("worker",),
+    Kind.ACTIONS: ("action",),
     Kind.DEADLETTERS: ("deadletter", "dl"),
 }
 NAMES: dict[Kind, Callable[[Json], str]] = {
@@ -79,7 +81,7 @@ NAMES: dict[Kind, Callable[[Json], str]] = {
     Kind.WORKERS: lambda item: f"worker/{item['name']}",
     Kind.DEADLETTERS: lambda item: f"deadletter/{item['id']}",
 }
-"""What `-o name` prints, and `berth get` takes again. Groups of pending pods have no name."""
+"""What `-o name` prints, and `berth get` takes again. Groups of pending pods and actions have no name."""
 FILTERS: dict[Kind, frozenset[str]] = {
     Kind.NODES: frozenset({"name", "selector"}),
     Kind.PODS: frozenset({"namespace", "node", "phase", "selector", "gang", "quality"}),
@@ -105,6 +107,7 @@ FILTERS: dict[Kind, frozenset[str]] = {
     Kind.CONFIG: frozenset({"namespace"}),
     Kind.SHARDS: frozenset({"shard", "history"}),
     Kind.WORKERS: frozenset({"since"}),
+    Kind.ACTIONS: frozenset({"node"}),
     Kind.DEADLETTERS: frozenset(),
 }
 HISTORY_FILTERS = frozenset({"shard", "since", "until", "history"})
@@ -174,6 +177,8 @@ async def _one(
             )
         case Kind.NOMINATIONS:
             raise typer.BadParameter("nominations have no names; see `berth get pods NAMESPACE/NAME`")
+        case Kind.ACTIONS:
+            raise typer.BadParameter("actions have no names; see `berth get actions --node NODE`")
         case Kind.PENDING:
             raise typer.BadParameter("groups of pending pods have no names; leave the name out")
 
@@ -182,8 +187,8 @@ KindNames = Annotated[
     str,
     typer.Argument(
         metavar="KIND",
-        help="nodes, pods, decisions, pending, nominations, gangs, profiles, config, shards, workers or "
-        "deadletters; `po` or `po,no` too; of config also namespaces, services, policies and so on.",
+        help="nodes, pods, decisions, pending, nominations, gangs, profiles, config, shards, workers, "
+        "actions or deadletters; `po` or `po,no` too; of config also namespaces, services, policies, …",
     ),
 ]
 ItemNames = Annotated[
@@ -203,7 +208,7 @@ Selector = Annotated[
         help="Only with these labels (nodes, pods); also `key!=value`, `key` and `!key`.",
     ),
 ]
-NodeName = Annotated[str | None, typer.Option("--node", help="Only this node (pods, decisions).")]
+NodeName = Annotated[str | None, typer.Option("--node", help="Only this node (pods, decisions, actions).")]
 Phase = Annotated[str | None, typer.Option("--phase", help="Only bound or pending pods.")]
 QualityName = Annotated[str | None, typer.Option("--quality", help="Only pods of quality high, mid or low.")]
 Outcome = Annotated[str | None, typer.Option("--outcome", help="Only decisions with this outcome.")]
@@ -335,7 +340,7 @@ def _lists(kinds: str, names: list[str], given: dict[str, Any]) -> list[Listed]:
 
 def _check_form(lists: list[Listed], shape: Shape, *, watched: bool) -> None:
     if shape.form == "name" and any(each.kind not in NAMES or each.table == "owners" for each in lists):
-        raise typer.BadParameter("groups of pending pods and past owners have no names; leave -o name out")
+        raise typer.BadParameter("pending groups, actions and past owners have no names; leave -o name out")
     if shape.form in ("csv", "jsonl") and len(lists) > 1:
         raise typer.BadParameter(f"-o {shape.form} is of one kind; leave the others out")
     if not watched:

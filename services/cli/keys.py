@@ -35,6 +35,7 @@ def _scope(item: Json) -> str:
     """Return what a key is limited to, in words."""
     listed = ((name, item[name]) for name in ("namespaces", "kinds", "priority_classes"))
     parts = [f"{name.replace('_', ' ')} {' '.join(values)}" for name, values in listed if values]
+    parts += [f"node {item['node']}"] if item.get("node") else []
     if item["priority_max"] not in (None, USER_PRIORITY_MAX):
         parts.append(f"priority {item['priority_max']}")
     rates = ((unit, item[name]) for name, unit in _RATES.items())
@@ -163,7 +164,7 @@ async def create(
         list[str],
         typer.Option(
             help="producer sends pods and budgets, operator sends what belongs to the cluster and reads, "
-            "auditor reads, admin does everything. May be repeated.",
+            "auditor reads, agent reports one node (--node), admin does everything. May be repeated.",
             metavar="ROLE",
         ),
     ],
@@ -199,6 +200,9 @@ async def create(
             metavar="NAME",
         ),
     ] = None,
+    node: Annotated[
+        str | None, typer.Option(help="Of the role agent: the node that it is for.", metavar="NAME")
+    ] = None,
 ) -> None:
     """Create a key and print it, this once. docs/keys.md says what each role may do."""
     from services.api.keys import checked_grant
@@ -207,7 +211,7 @@ async def create(
     rates = (events_per_second, bytes_per_second, requests_at_once)
     priorities = (priority_max, priority_class)
     try:
-        grant = checked_grant(Grant(name, role, namespace, kind, *rates, *priorities))
+        grant = checked_grant(Grant(name, role, namespace, kind, *rates, *priorities, node))
     except FieldError as error:
         raise _named_as_given(error) from None
     async with _keys(settings) as keys:

@@ -18,6 +18,7 @@ from domain.model.ownership import fault_of
 from ops.owned import NotOurs, own_directory
 from services.cli import (
     accesses,
+    agent,
     apply,
     audit,
     bill,
@@ -180,6 +181,7 @@ app.command("worker", rich_help_panel=RUN)(serve.worker)
 app.command("relay", rich_help_panel=RUN)(serve.relay)
 app.command("api", rich_help_panel=RUN)(serve.api)
 app.command("executor", rich_help_panel=RUN)(serve.executor)
+app.command("agent", rich_help_panel=RUN)(agent.agent)
 app.command("health", rich_help_panel=RUN)(setup.health)
 app.command("audit", rich_help_panel=RUN)(audit.audit)
 app.command("prune", rich_help_panel=RUN)(prune.prune)

@@ -50,7 +50,8 @@ async def worker(
     ] = False,
 ) -> None:
     """Fold events, place pods and commit the decisions, until Ctrl-C."""
-    from services.processes import leave, serve_worker
+    from services.processes import serve_worker
+    from services.supervising import leave
 
     await serve_worker(settings, drain=drain)
     leave()
@@ -74,7 +75,8 @@ async def relay(
             echo(f"shard {shard}: {alarm}")
         echo(f"acknowledged: {plural(len(raised), 'alarm')}")
         return
-    from services.processes import leave, serve_relay
+    from services.processes import serve_relay
+    from services.supervising import leave
 
     await serve_relay(settings)
     leave()
@@ -94,7 +96,7 @@ async def executor(
     """
     from services import bootstrap
     from services.executor.run import Executor, Positions
-    from services.processes import announced, leave, supervise
+    from services.supervising import announced, leave, supervise
 
     async with (
         bootstrap.place(settings, join=True) as at,

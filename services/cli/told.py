@@ -31,7 +31,7 @@ def _key(event: dict[str, Any]) -> tuple[str, str, str]:
     """Return kind, namespace and name of an event that was checked."""
     thing = event["object"]
     meta = thing.get("metadata") or {}
-    of_cluster = thing["kind"] in (*OF_CLUSTER, "Node", "NodeUsage", "SchedulingProfile")
+    of_cluster = thing["kind"] in (*OF_CLUSTER, "Node", "NodeUsage", "NodeAction", "SchedulingProfile")
     namespace = "" if of_cluster else meta.get("namespace") or "default"
     return thing["kind"], namespace, meta.get("name") or ""
 

@@ -25,6 +25,7 @@ KEYS: dict[Kind, tuple[str, ...]] = {
     Kind.CONFIG: ("kind", "namespace", "name"),
     Kind.SHARDS: ("shard",),
     Kind.WORKERS: ("incarnation",),
+    Kind.ACTIONS: ("id",),
     Kind.DEADLETTERS: ("id",),
 }
 GONE: dict[Kind, Json] = {

@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from domain.manifests.actions import action_from_wire
 from domain.manifests.between_pods import BetweenPods
 from domain.manifests.metadata import (
     Identity,
@@ -37,6 +38,7 @@ from domain.model.errors import FieldError
 from domain.model.events import (
     BindFailed,
     Event,
+    NodeActed,
     NodeDeleted,
     NodeUpserted,
     NodeUsed,
@@ -60,6 +62,8 @@ from domain.model.validation import check_dns_label, check_printable, check_subd
 from services.codec.config_events import ConfigDecoder, config_tombstone
 from services.codec.envelope import (
     BIND_FAILED,
+    ActionEvent,
+    AnyEvent,
     AnyObject,
     Envelope,
     NodeEvent,
@@ -81,6 +85,10 @@ _SPECS_MAX = 2048
 _SPEC_BYTES_MAX = 16 << 10
 _LABELS_MAX = 8192
 _LABELS_BYTES_MAX = 1 << 10
+
+_NODE_ACTION = b"NodeAction"
+_decode_any = msgspec.json.Decoder(AnyEvent).decode
+_decode_action = msgspec.json.Decoder(ActionEvent).decode
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -155,6 +163,9 @@ class Decoder:
                 return Decoded(None, None)
             if record.topic == CONFIG_TOPIC:
                 return _decoded(*self._config.decode(record, value))
+            if _NODE_ACTION in value and _is_action(value):
+                action_event = _decode_action(value)
+                return _decoded(action_event, _action(record, action_event))
             usage_event = self._usage_event.decode(value)
             return _decoded(usage_event, _usage(record, usage_event))
         except Refusal as refusal:
@@ -333,16 +344,36 @@ def _usage(record: Record, event: UsageEvent) -> Event | None:
     usage = check_envelope(event.type, event.object, record.topic)
     if event.type in ("BOOKMARK", "DELETED"):  # a measurement stays
         return None
+    found = usage_from_wire(usage, _told_ms(record, event), "object")
+    check_key(record.key, found.node)
+    if found.quality is not msgspec.UNSET:
+        found = msgspec.structs.replace(found, logged_ms=clamp_ms(record.timestamp_ms))
+    return NodeUsed(found)
+
+
+def _is_action(value: bytes) -> bool:
+    """Say whether an event is of a NodeAction: others may hold the word somewhere."""
+    thing = _decode_any(value).object
+    return thing is not None and thing.kind == "NodeAction"
+
+
+def _action(record: Record, event: ActionEvent) -> Event | None:
+    action = check_envelope(event.type, event.object, record.topic)
+    if event.type in ("BOOKMARK", "DELETED"):  # what was done was done
+        return None
+    found = action_from_wire(action, _told_ms(record, event), "object")
+    check_key(record.key, found.node)
+    return NodeActed(found)
+
+
+def _told_ms(record: Record, event: Envelope) -> int:
+    """Return when something on a node was, by the clock of its agent, which may be a little ahead."""
     at_ms = clamp_ms(record.timestamp_ms) if event.at is None else to_ms(event.at)
     ahead_ms = at_ms - record.timestamp_ms
     if ahead_ms > usage_ahead_seconds_max * 1000 and record.timestamp_ms > 0:
         allowed = f"allowed are at most {usage_ahead_seconds_max} s (usage_ahead_seconds_max)"
         raise FieldError("at", f"is {ahead_ms // 1000} s after its record was written; {allowed}")
-    found = usage_from_wire(usage, at_ms, "object")
-    check_key(record.key, found.node)
-    if found.quality is not msgspec.UNSET:
-        found = msgspec.structs.replace(found, logged_ms=clamp_ms(record.timestamp_ms))
-    return NodeUsed(found)
+    return at_ms
 
 
 def _tombstone(record: Record) -> Event | ProfileEvent | None:

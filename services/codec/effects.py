@@ -58,6 +58,7 @@ def effects_of(batch: CommitBatch) -> dict[str, str]:
         ("dead letters", batch.decisions.dead_letters),
         ("profiles", batch.cluster.profiles),
         ("configuration", batch.cluster.config),
+        ("node actions", batch.cluster.actions),
         ("usage", [(to_builtins(row.record, str_keys=True), row.sent_by) for row in batch.cluster.usage]),
         ("bill", batch.cluster.bill),
     )

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
+from domain.manifests.actions import WireNodeAction
 from domain.manifests.metadata import Identity, WireOwner
 from domain.manifests.node import WireNode
 from domain.manifests.status import WirePodStatus
@@ -24,6 +25,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "Node": ("v1", NODES_TOPIC),
     "Pod": ("v1", PODS_TOPIC),
     "NodeUsage": ("berth/v1", USAGE_TOPIC),
+    "NodeAction": ("berth/v1", USAGE_TOPIC),
     "SchedulingProfile": ("berth/v1", CONFIG_TOPIC),
     "PriorityClass": ("scheduling.k8s.io/v1", CONFIG_TOPIC),
     "Namespace": ("v1", CONFIG_TOPIC),
@@ -119,7 +121,15 @@ class UsageEvent(Envelope):
     object: WireNodeUsage | None = None
 
 
-O = TypeVar("O", RawPod, WireNode, WireNodeUsage, RawConfigObject, AnyObject)  # noqa: E741
+class ActionEvent(Envelope):
+    object: WireNodeAction | None = None
+
+
+class AnyEvent(Envelope):
+    object: AnyObject | None = None
+
+
+O = TypeVar("O", RawPod, WireNode, WireNodeUsage, WireNodeAction, RawConfigObject, AnyObject)  # noqa: E741
 
 
 def check_envelope(event_type: str | None, thing: O | None, topic: str) -> O:

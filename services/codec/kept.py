@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from domain.manifests.actions import WireNodeAction
 from domain.manifests.config_objects import READERS
 from domain.manifests.metadata import Identity, Labelled, WireOwner
 from domain.manifests.node import USAGE_WINDOW_KEY, WireNodeSpec, WireNodeStatus
@@ -69,6 +70,7 @@ KEPT: Mapping[str, type[msgspec.Struct]] = {
     "Pod": _Pod,
     "Node": _Node,
     "NodeUsage": WireNodeUsage,
+    "NodeAction": WireNodeAction,
     "SchedulingProfile": _Specified,
     **{kind: reader.wire for kind, reader in READERS.items()},
 }

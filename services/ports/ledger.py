@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from domain.colocation.pricing import BillLine
+from domain.model.actions import NodeAction
 from domain.model.decisions import Attempt, Decision
 from domain.model.pods import PodTemplate
 from domain.model.timestamps import NEVER_MS
@@ -145,15 +146,23 @@ class BatchOffsets(msgspec.Struct, frozen=True, kw_only=True):
     due_ms: int = NEVER_MS
 
 
+class ActionRow(NamedTuple):
+    """What the agent of a node did, the log time of its record, and who sent it."""
+
+    action: NodeAction
+    logged_ms: int
+    sent_by: str | None
+
+
 class BatchCluster(msgspec.Struct, frozen=True, kw_only=True):
     """What a batch changes of nodes and of the configuration, and what must hold for its claims.
 
     ``facts`` come before ``claims``. ``gangs`` are those of which it places pods: with too few of them the
     claims on the nodes of all are lost. ``guards`` are what must hold beyond the nodes, with how far the
     worker had ``followed`` all others. ``usage`` replaces all that is remembered of a node; without series,
-    that goes. A revision of a profile that is there already gets the resource version. ``bill`` is added to
-    what the hours have already, and ``unbilled`` counts the pods that reports name and it leaves out, by
-    reason; the ledger does not keep that.
+    that goes. ``actions`` are what agents did. A revision of a profile that is there gets the resource version.
+    ``bill`` is added to what the hours have already, and ``unbilled`` counts the pods that reports
+    name and it leaves out, by reason; the ledger does not keep that.
     """
 
     facts: Sequence[NodeFact] = ()
@@ -162,6 +171,7 @@ class BatchCluster(msgspec.Struct, frozen=True, kw_only=True):
     guards: Sequence[Guard] = ()
     followed: Mapping[int, int] = {}
     usage: Sequence[UsageRow] = ()
+    actions: Sequence[ActionRow] = ()
     profiles: Sequence[ProfileRow] = ()
     config: Sequence[ConfigRow] = ()
     bill: Sequence[BillLine] = ()

@@ -11,7 +11,15 @@ from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.ports.access import Access, AccessFilter, Place
 from services.ports.bills import BillBy, BillFilter, BillSums
-from services.ports.ledger import ConfigRow, DeadLetter, Figures, GroupAttempts, NodeRow, ProfileRow
+from services.ports.ledger import (
+    ActionRow,
+    ConfigRow,
+    DeadLetter,
+    Figures,
+    GroupAttempts,
+    NodeRow,
+    ProfileRow,
+)
 from services.ports.log import Span
 
 Row = TypeVar("Row")
@@ -79,8 +87,8 @@ class NodeState(NamedTuple):
 class PodState(NamedTuple):
     """A live pod: bound by decision ``shard``-``seq``, or pending; either since ``since_ms``.
 
-    It is orphaned if its node is deleted. The template has nothing but requests, profile, priority, gang and
-    QoS class. ``devices`` are those of its node that it has.
+    It is orphaned if its node is deleted. The template has nothing but requests, profile, priority, gang,
+    QoS class and cpu claim. ``devices`` are those of its node that it has.
     """
 
     pod_uid: str
@@ -282,6 +290,7 @@ class Grant(NamedTuple):
     requests_at_once: int | None = None
     priority_max: int | None = None  # of its pods; None: as services/api/scope.py says
     priority_classes: Sequence[str] | None = None  # that its pods may name; None: likewise
+    node: str | None = None  # of the role agent: the one node that it is for
 
 
 class KeyRow(NamedTuple):
@@ -292,8 +301,15 @@ class KeyRow(NamedTuple):
     revoked_at: datetime.datetime | None
 
 
+class ActionState(NamedTuple):
+    """What an agent did, and its number: of two, the later one was written later."""
+
+    number: int
+    row: ActionRow
+
+
 class Processes(Protocol):
-    """Reads of what the processes around the ledger do."""
+    """Reads of what the processes around the ledger do, and the agents on nodes."""
 
     async def pulse(self) -> Pulse:
         """Return the ledger's pulse; raise ``Unavailable`` when it does not answer."""
@@ -311,6 +327,14 @@ class Processes(Protocol):
 
     async def offsets(self) -> Sequence[ShardOffset]:
         """Return how far each shard has read."""
+
+    async def actions(
+        self, node: str | None, seen: Collection[str] | None, limit: int, before: int | None
+    ) -> Rows[ActionState]:
+        """Return what agents did, of one node or of all, the latest first, below a number.
+
+        What was done to pods is left out but for those of the namespaces ``seen`` (None: all).
+        """
 
     async def counts(self) -> Counts:
         """Return the counts for the metrics."""

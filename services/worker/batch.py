@@ -11,6 +11,7 @@ from domain.model.pods import PodSpec
 from domain.model.timestamps import MOMENT_MS_MAX
 from domain.state.changes import (
     OF_NO_NODE,
+    ActionTaken,
     BindUndone,
     Change,
     ConfigChanged,
@@ -33,7 +34,7 @@ from domain.state.changes import (
 from services.codec.envelope import Rejected
 from services.codec.seal import UNVERIFIED
 from services.ports.inbox import Sent
-from services.ports.ledger import BatchJournal, BatchOffsets, CommitBatch, OffsetAdvance
+from services.ports.ledger import ActionRow, BatchJournal, BatchOffsets, CommitBatch, OffsetAdvance
 from services.ports.log import Record
 from services.worker.cluster_rows import ClusterRows
 from services.worker.deciding import Decider
@@ -72,7 +73,7 @@ class BatchBuilder:
     @property
     def has_any(self) -> bool:
         """Whether anything is to be written, beside what the state says of nodes."""
-        return bool(self.decider.made or self.pods.has_waits or self.cluster.measured)
+        return bool(self.decider.made or self.pods.has_waits or self.cluster.measured or self.cluster.actions)
 
     def reach(self, appended_at_ms: int, event_at_ms: int | None, sent_by: str) -> None:
         """Begin the next record. Brokers' clocks may disagree, so log time is the latest time so far."""
@@ -129,6 +130,8 @@ class BatchBuilder:
                 self.cluster.measured[change.name] = self.sent_by
                 if record is not None:  # what is followed was billed where it came from the log
                     self.cluster.bill(change)
+            case ActionTaken():
+                self.cluster.actions.append(ActionRow(change.action, self.now_ms, self.sent_by))
             case PodResolved():
                 self._resolve(change)
             case ProfileChanged() | ConfigChanged():

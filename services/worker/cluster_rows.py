@@ -9,7 +9,7 @@ from domain.colocation.pricing import BillLine, added
 from domain.model.pods import PodSpec
 from domain.state.changes import ConfigChanged, NodeMeasured, ProfileChanged
 from domain.state.cluster import ClusterState
-from services.ports.ledger import BatchCluster, ConfigRow, ProfileRow
+from services.ports.ledger import ActionRow, BatchCluster, ConfigRow, ProfileRow
 from services.worker.ledger_rows import (
     config_row,
     gangs_placed,
@@ -35,6 +35,7 @@ class ClusterRows:
         self.specs: dict[str, str] = {}
         self.measured: dict[str, str] = {}
         self.strict: set[str] = set()
+        self.actions: list[ActionRow] = []  # of agents
         self._gangs: dict[str, int] = {}  # of which pods claim nodes: how many must keep theirs
         self._members: dict[str, list[str]] = {}  # the nodes of these pods
         self._profiles: list[ProfileRow] = []
@@ -73,6 +74,7 @@ class ClusterRows:
             claims=node_claims(state, self.strict),
             gangs=gangs_placed(self._gangs, self._members, state),
             usage=usage_rows(self.measured, state),
+            actions=self.actions,
             profiles=self._profiles,
             config=self._config,
             bill=[line for _, line in sorted(self._bill.items())],

@@ -113,3 +113,11 @@ def _kafka(bootstrap: str) -> Harness:
         await admin.close()
 
     return Harness(lambda: KafkaLog(bootstrap), truncate)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say at the end which adapters ran for real: a test tells it as a property."""
+    reports = [each for found in terminalreporter.stats.values() for each in found if hasattr(each, "when")]
+    told = {value for each in reports for name, value in each.user_properties if name == "ran for real"}
+    for line in sorted(map(str, told)):
+        terminalreporter.write_line(line)

@@ -598,6 +598,7 @@ async def test_the_contract_names_all_routes(world: World) -> None:
         "/v1/pending",
         "/v1/nominations",
         "/v1/bill",
+        "/v1/actions",
         *("/v1/gangs", "/v1/gangs/{namespace}/{name}"),
         "/v1/profiles",
         "/v1/profiles/{name}",

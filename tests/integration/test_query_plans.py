@@ -79,6 +79,8 @@ INSERT INTO config_objects (kind, namespace, name, object, at_ms)
 SELECT 'PodGroup', 'ns', 'g' || i, '{{}}', 1 FROM generate_series(0, {ROWS} / 20) AS i;
 INSERT INTO bill_hours
 SELECT i::bigint * {HOUR_MS}, {TEAM}, 'low', 'low', 'cpu', 1, 1, 1 FROM generate_series(1, {ROWS}) AS i;
+INSERT INTO node_actions (node, at_ms, logged_ms, kind, quality, times, reason, policy, namespace, name, uid)
+SELECT 'n' || i % 100, i, i, 'idle', 'low', 1, '', '', '', '', '' FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO node_usage SELECT 'n' || i, 1, '{{}}', '{{}}' FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO access_log (minute_ms, digest, at_ms, last_at_ms, times, caller, roles, address, method, route,
     target, status, code, duration_ms, spans)
@@ -358,6 +360,14 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
     "dead letters of who sees few": (
         lambda store: store.seen_by({"rare"}).deadletters(100, None),
         {"dead_letters_key"},
+    ),
+    "what agents did": (
+        lambda store: store.processes.actions(None, None, 100, ROWS // 2),
+        {"node_actions_pkey"},
+    ),
+    "what the agent of a node did": (
+        lambda store: store.processes.actions("n7", None, 100, ROWS // 2),
+        {"node_actions_node"},
     ),
     "a dead letter": (lambda store: store.deadletter(1, 7), {"dead_letters_pkey"}),
     "the dead letters of a request": (

@@ -12,6 +12,7 @@ import pytest_asyncio
 from prometheus_client import CollectorRegistry
 
 from domain.model import limits
+from domain.model.actions import ActionKind, NodeAction
 from domain.model.errors import LogTruncated, Unavailable
 from domain.model.pods import PodTemplate
 from services import bootstrap
@@ -23,7 +24,7 @@ from services.adapters.postgres.connections import Session
 from services.adapters.postgres.migrate import init_shards
 from services.bootstrap import Place
 from services.config import Settings
-from services.ports.ledger import Committed, PodTombstone
+from services.ports.ledger import ActionRow, Committed, PodTombstone
 from services.ports.log import (
     CONFIG_TOPIC,
     DECISIONS_TOPIC,
@@ -165,6 +166,7 @@ async def test_a_flood_of_one_namespace_lets_no_tombstone_of_another_go(
     [
         (tidying._FORGET_TOMBSTONES, ("ns", "p00100", "u", 5_000, 10), "pod_tombstones"),
         (tidying._FORGET_OLD_LETTERS, (0, 10, 5_000), "dead_letters"),
+        (tidying._FORGET_ACTIONS, (10, 10, 5_000), "node_actions"),
     ],
 )
 async def test_a_step_reads_no_table_whole(
@@ -177,6 +179,11 @@ async def test_a_step_reads_no_table_whole(
     await backend.execute(
         "INSERT INTO dead_letters (shard, seq, topic, partition, log_offset, raw, code, path, message, at_ms)"
         " SELECT 0, i, 't', 0, i, '', 'c', '', 'm', i FROM generate_series(1, 50000) i"
+    )
+    await backend.execute(
+        "INSERT INTO node_actions"
+        " (node, at_ms, logged_ms, kind, quality, times, reason, policy, namespace, name, uid)"
+        " SELECT 'n', i, i, 'idle', 'low', 1, 'r', '', '', '', '' FROM generate_series(1, 50000) i"
     )
     await backend.execute("ANALYZE")
     async with session.use() as connection:
@@ -330,3 +337,32 @@ async def test_nothing_young_goes(backend: PostgresBackend, session: Session) ->
     await retention.keep_for(session, 1, 0)
     assert len(await _read(log, PODS, 0, 10)) == len(await _read(log, DECISIONS, 0, 10)) == 3
     await log.aclose()
+
+
+@pytest.mark.parametrize(
+    ("most", "days", "left"), [(100, 1_000, 20), (5, 1_000, 5), (100, 10, 11), (0, 0, 0)]
+)
+async def test_the_oldest_actions_of_agents_go(
+    backend: PostgresBackend,
+    session: Session,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    days: int,
+    left: int,
+) -> None:
+    monkeypatch.setattr(tidying, "_ROWS_MAX", 3)
+    ledger = backend.ledger()
+    lease, _ = await start(ledger, SHARDS)
+    rows = [
+        ActionRow(
+            NodeAction(node="n1", at_ms=0, kind=ActionKind.IDLE, quality="low", reason=str(number)),
+            AT_MS - (20 - number) * 24 * HOUR_MS,
+            None,
+        )
+        for number in range(1, 21)
+    ]
+    batch = batch_of(advances=[advance(lease, 0, 1)], actions=rows, log_time_ms=AT_MS)
+    assert await ledger.commit(batch) == Committed()
+    await tidying.forget_actions(session, most, days, 0)
+    found = await backend.store().processes.actions(None, None, 100, None)
+    assert [each.row for each in found] == rows[::-1][:left]

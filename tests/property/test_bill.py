@@ -163,7 +163,7 @@ def hand_over(team: Team, random: Random) -> None:
 def billed(team: Team) -> dict[str, int]:
     """Return what is billed, by pod."""
     found = Counter[str]()
-    for line in team.database.bill.values():
+    for line in team.database.measured.bill.values():
         assert min(line.amount, line.price_micro, line.saved_micro) >= 0
         found[line.namespace.removeprefix("of-")] += line.amount
     return dict(found)

@@ -15,6 +15,7 @@ from domain.model.events import (
     ConfigDeleted,
     ConfigUpserted,
     Event,
+    NodeActed,
     NodeDeleted,
     NodeUpserted,
     NodeUsed,
@@ -67,6 +68,8 @@ def key_of(event: Event) -> tuple[str, str]:
             return ("node", event.name)
         case NodeUsed():
             return ("node", event.usage.node)
+        case NodeActed():
+            return ("node", event.action.node)
         case PodUpserted():
             return ("pod", event.pod.key)
         case PodDeleted():

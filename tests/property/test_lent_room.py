@@ -36,7 +36,7 @@ class Watched(MemoryDatabase):
     def apply(self, batch: CommitBatch, holder: object = None) -> Committed | NotCommitted:
         """Write the batch, and look."""
         outcome = super().apply(batch, holder)
-        for name, row in self.usage.items():
+        for name, row in self.measured.usage.items():
             assert row.record.quality is not None
             use = row.record.quality.use
             idle = CORES * 1_000 - KEPT_MILLI - use.high.cpu_milli - use.low.cpu_milli

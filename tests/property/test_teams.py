@@ -177,7 +177,7 @@ def test_measurements_and_profiles_of_another_worker_hold_here_too() -> None:
     tell(teams, "DELETED", profile_manifest("packing", resource_version=2))
     tell(teams, "DELETED", node_manifest(far, resource_version=2))
     for team in teams:
-        assert not team.database.usage, "the owner of shard 0 forgets what was measured"
+        assert not team.database.measured.usage, "the owner of shard 0 forgets what was measured"
     assert "packing" not in columns(teams[0].planners[1])["profiles"]
 
 
@@ -244,7 +244,7 @@ def test_what_was_measured_of_a_node_that_goes_and_returns_at_once_holds_nowhere
     team.step(shard, records)
     team.rest()
     audit(team)
-    assert not team.database.usage
+    assert not team.database.measured.usage
     assert columns(team.planners[0])["recent"][node] == []
 
 
@@ -254,11 +254,11 @@ def test_no_measurement_outlives_a_node_though_nobody_who_measures_hears_of_its_
     name = node_of(team, 1)
     team.tell("ADDED", node := node_manifest(name, cpu=1))
     team.tell("MODIFIED", usage_manifest(name, percent={"cpu": 5}))
-    assert team.database.usage.keys() == {name}
+    assert team.database.measured.usage.keys() == {name}
     team.step(1, [team.record("DELETED", node)])
     if comes_back:
         team.step(1, [team.record("ADDED", node)])
     team.die(0)
-    assert not team.database.usage
+    assert not team.database.measured.usage
     assert not team.planners[0].scheduler.state.usage.windows
     audit(team)

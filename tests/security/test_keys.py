@@ -32,6 +32,7 @@ from services.ports.store import Grant, PodFilter, PodState, Rows
 from services.rate_limit import ADDRESSES_MAX, address_of
 from tests.builders import (
     Json,
+    action_manifest,
     event,
     node_manifest,
     pod_manifest,
@@ -64,12 +65,13 @@ SENT: dict[str, Json] = {
     "Namespace": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}},
     "Node": node_manifest("n1"),
     "NodeUsage": usage_manifest("n1", percent={"cpu": 10}),
+    "NodeAction": action_manifest("n1"),
     "PriorityClass": priority_class_manifest("high"),
     "SchedulingProfile": profile_manifest("default-scheduler"),
 }
 """One valid object of each kind."""
 
-OF_CLUSTER = {"Namespace", "Node", "NodeUsage", "PriorityClass", "SchedulingProfile"}
+OF_CLUSTER = {"Namespace", "Node", "NodeAction", "NodeUsage", "PriorityClass", "SchedulingProfile"}
 OF_TEAMS = SENT.keys() - OF_CLUSTER
 
 
@@ -117,7 +119,7 @@ async def test_each_key_sends_its_kinds_and_no_others(
                 assert (detail.index, detail.path) == (0, "object.kind")
                 assert "the key ci" in detail.message
                 assert all(name in detail.message for name in sorted(allowed))
-    topics = {"Pod": PODS_TOPIC, "Node": NODES_TOPIC, "NodeUsage": USAGE_TOPIC}
+    topics = {"Pod": PODS_TOPIC, "Node": NODES_TOPIC, "NodeUsage": USAGE_TOPIC, "NodeAction": USAGE_TOPIC}
     for topic in (PODS_TOPIC, NODES_TOPIC, USAGE_TOPIC, CONFIG_TOPIC):
         expected = sum(2 for kind in allowed if topics.get(kind, CONFIG_TOPIC) == topic)
         assert len(house.keys_of(topic)) == expected, "what is refused does not reach the log"
@@ -493,6 +495,14 @@ def test_what_is_allowed_keeps_pods_of_other_teams_off_one_node_only() -> None:
         (Grant("a", ["producer"], None, ["Service"], priority_classes=["b"]), "priority_classes"),
         (Grant("a", ["producer"], None, ["Pod", "Pod/anti-affinity"]), "kinds"),
         (Grant("a", ["producer"], ["team-a"], ["Pod/anti-affinity"]), "kinds"),
+        (Grant("a", ["agent"]), "node"),
+        (Grant("a", ["agent"], node="N 1"), "node"),
+        (Grant("a", ["auditor"], node="n1"), "node"),
+        (Grant("a", ["agent", "auditor"], node="n1"), "roles"),
+        (Grant("a", ["agent"], ["team-a"], node="n1"), "roles"),
+        (Grant("a", ["agent"], None, ["NodeUsage"], node="n1"), "roles"),
+        (Grant("a", ["agent"], priority_max=1, node="n1"), "priority_max"),
+        (Grant("a", ["producer"], None, ["Pod/eviction"]), "kinds"),
     ],
 )
 def test_a_grant_that_is_wrong_or_contradicts_itself_is_refused(grant: Grant, path: str) -> None:
@@ -829,7 +839,7 @@ async def test_another_method_is_told_all_that_there_are(house: House) -> None:
 
 # ------------------------------------------------------------------------------------- who may ask for what
 
-EVERYBODY = {None, "producer", "operator", "auditor", "admin"}
+EVERYBODY = {None, "producer", "operator", "auditor", "agent", "admin"}
 READERS = {"operator", "auditor", "admin"}
 ROUTES: dict[tuple[str, str], set[str | None]] = {
     ("GET", "/healthz"): EVERYBODY,
@@ -838,7 +848,8 @@ ROUTES: dict[tuple[str, str], set[str | None]] = {
     ("GET", "/docs/assets"): EVERYBODY,
     ("GET", "/docs"): EVERYBODY,
     ("GET", "/openapi.json"): EVERYBODY,
-    ("POST", "/v1/events"): {"producer", "operator", "admin"},
+    ("POST", "/v1/events"): {"producer", "operator", "agent", "admin"},
+    ("GET", "/v1/nodes/{name}"): {*READERS, "agent"},
     ("POST", "/v1/deadletters/{id}/resend"): {"producer", "operator", "admin"},
     ("GET", "/v1/keys"): {"admin"},
     ("POST", "/v1/keys"): {"admin"},
@@ -851,7 +862,7 @@ ROUTES: dict[tuple[str, str], set[str | None]] = {
 
 async def test_each_route_is_for_its_roles(house: House) -> None:
     for role in SENT_BY:
-        await house.key(role, [role])
+        await house.key(role, [role], **({"node": "x"} if role == "agent" else {}))
     found = house.routes()
     assert ROUTES.keys() <= found
     for method, path in sorted(found):

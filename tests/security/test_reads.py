@@ -71,6 +71,18 @@ def configuration(team: str) -> list[dict[str, Any]]:
     ]
 
 
+def acted(team: str | None, name: str) -> dict[str, Any]:
+    """Return that the agent of n1 ended a pod and not one of the other team, or that it changed a box."""
+    thing = {"apiVersion": "berth/v1", "kind": "NodeAction", "metadata": {"name": "n1"}, "quality": "low"}
+    if team is None:
+        return thing | {"action": "quota", "amount": "2", "reason": "2.00 cores are left for low pods"}
+    words = {OURS: "ant", THEIRS: MARK}
+    other = next(each for each in words if each != team)
+    reason = f"low pods are starved; it goes and {other}/{words[other]}-web-1 stays, as it uses more"
+    ended = {"namespace": team, "name": f"{words[team]}-{name}", "uid": f"{words[team]}-uid-{name}"}
+    return thing | {"action": "evict", "reason": reason, "pod": ended}
+
+
 def trace() -> list[dict[str, Any]]:
     """Return events by which both teams have pods of every phase, some of them in one group."""
     things = [node_manifest("n1", cpu="8", memory="16Gi"), node_manifest("n2", cpu="8", memory="16Gi")]
@@ -82,7 +94,8 @@ def trace() -> list[dict[str, Any]]:
         word = MARK if team == THEIRS else "ant"
         things[-1]["metadata"]["labels"][POD_GROUP_LABEL] = f"{word}-team"
         things += configuration(team)
-    events = [event("ADDED", thing, AT, f"id-{thing['metadata']['name']}") for thing in things]
+        things += [acted(team, "web-1"), acted(None, "")]
+    events = [event("ADDED", thing, AT, f"id-{number}") for number, thing in enumerate(things)]
     return events + [event("DELETED", pod(team, "brief", "250m"), LATER) for team in (OURS, THEIRS)]
 
 
@@ -324,6 +337,7 @@ async def asked(world: World) -> dict[str, list[str]]:
         "/v1/pending": ["", "?shard=0", "?shard=1", "?limit=1"],
         "/v1/nominations": ["", "?limit=1"],
         "/v1/bill": ["", "?limit=1", "?by=quality", "?by=day", f"?namespace={OURS}"],
+        "/v1/actions": ["", "?node=n1", "?limit=1"],
         "/v1/gangs": ["", "?limit=1", f"?namespace={OURS}"],
         "/v1/gangs/{namespace}/{name}": [
             f"{team}/{'ant' if team == OURS else MARK}-team" for team in (OURS, THEIRS)

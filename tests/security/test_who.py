@@ -81,7 +81,7 @@ def test_what_is_no_pod_keeps_who_sent_it_too(site: Site) -> None:
     database = site.database
     (node,) = database.nodes.values()
     assert database.spec_changes[node.id][1] == "key:ops"
-    assert database.usage["n1"].sent_by == "key:agent"
+    assert database.measured.usage["n1"].sent_by == "key:agent"
     assert [row.sent_by for row in database.profiles.values()] == ["key:admin"]
     assert [row.sent_by for row in database.config_objects.values()] == ["key:admin"]
     (letter,) = (letter for letters in database.dead_letters.values() for letter in letters)

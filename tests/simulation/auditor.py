@@ -294,7 +294,7 @@ class Auditor:
     def _check_usage(self, events: Events) -> None:
         """Every measurement of a node that never comes is in its window, once."""
         for node in WATCHED:
-            row = self._database.usage.get(node)
+            row = self._database.measured.usage.get(node)
             kept: Any = {}
             if row is not None:
                 series = row.record.series["cpu"]

@@ -43,6 +43,8 @@ def pod(name: str = "openb-pod-2250", **changed: Any) -> Item:
         "devices": [],
         "qos_class": "Burstable",
         "quality": "mid",
+        "priority": 0,
+        "silent_containers": 0,
         "labels": {"qos": "LS"},
         "signature": "990b79da8752b63a4b7db107b2a519e3",
         "shard": 0,

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 import services
 from domain.model.errors import Unavailable
-from services import processes
+from services import supervising
 from services.background import begin, ended, endless, every
 from services.metrics import tidied_gauge
 
@@ -23,8 +23,9 @@ _AWAITED = {
     "services/api/disconnect.py": "by the request",
     "services/background.py": "this is the one place",
     "services/cli/reaching.py": "by the question whether any server answers, which ends them all",
-    "services/processes.py": "by the process, which ends with it",
+    "services/processes.py": "by the thread, which ends with it",
     "services/serving.py": "the server itself, by serve_http",
+    "services/supervising.py": "by the process, which ends with it",
     "services/topics.py": "by until_first",
     "services/worker/checkpoints.py": "by the next checkpoint, and by aclose",
     "services/worker/compiling.py": "by the turn",
@@ -129,6 +130,6 @@ async def _at_once() -> None:
 
 
 async def test_a_process_whose_work_ends_by_itself_fails() -> None:
-    with pytest.raises(processes.Ended, match="_at_once"):
-        await processes.supervise(_forever(), _at_once())
-    await processes.supervise(_forever(), until=_at_once())
+    with pytest.raises(supervising.Ended, match="_at_once"):
+        await supervising.supervise(_forever(), _at_once())
+    await supervising.supervise(_forever(), until=_at_once())

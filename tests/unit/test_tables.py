@@ -195,6 +195,22 @@ DATA: dict[str, list[Item]] = {
             "to": None,
         }
     ],
+    "actions": [
+        {
+            "id": 7,
+            "node": "openb-node-1329",
+            "at": THEN,
+            "action": "evict",
+            "quality": "low",
+            "amount": None,
+            "times": 1,
+            "reason": "low pods are starved: 1.30 of the cores that they ask for must go",
+            "policy": "lend@7",
+            "pod": "openb/openb-pod-2250",
+            "uid": "u1",
+            "sent_by": "key:agent",
+        }
+    ],
     "deadletters": [
         {
             "id": "0-1",
@@ -324,10 +340,14 @@ def test_describe_fits_80_columns_and_shows_all(capsys: pytest.CaptureFixture[st
     over: Item = {"requested": {**GPUS, "cpu": "100"}, "overcommitted": ["cpu"]}
     full = node(**over, usage={"at": NOW, "resources": {"cpu": measured}})
     describe._node(full | {"pods": [pod(LONG), pod("a")], "pods_next": None, "others": {}})
+    assert "What its agent did" not in "\n".join(shown(capsys)), "nothing"
+    full |= {"actions": DATA["actions"]}
+    describe._node(full | {"pods": [pod(LONG), pod("a")], "pods_next": None, "others": {}})
     lines = shown(capsys)
     text = "\n".join(lines)
     assert max(map(len, lines)) <= 80, text
     assert "Ready,overcommitted (cpu)" in text
+    assert "What its agent did, the latest first" in text
     assert "node-role.kubernetes.io/control-plane:NoSchedule" in text
     assert re.search(r"cpu +96 +100 +104% +21816m", text)
     assert re.search(r"cpu +51\.2% +- +60\.0% +99\.5% +3", text)

@@ -21,7 +21,7 @@ class MemoryBills:
 
     def _lines(self, which: BillFilter) -> Iterator[BillLine]:
         since_ms, until_ms, namespaces = which
-        for line in self._database.bill.values():
+        for line in self._database.measured.bill.values():
             is_late = until_ms is not None and line.hour_ms >= until_ms
             is_early = since_ms is not None and line.hour_ms < since_ms
             if not (is_early or is_late) and (namespaces is None or line.namespace in namespaces):

@@ -9,8 +9,6 @@ from typing import Any
 
 import msgspec
 
-from domain.colocation.pricing import BillLine
-from domain.colocation.pricing import added as added_line
 from domain.model.decisions import Attempt, Decision
 from domain.model.errors import LedgerMismatch
 from domain.model.limits import attempts_first_max, attempts_latest_max
@@ -19,6 +17,7 @@ from domain.model.pods import PodTemplate
 from domain.model.timestamps import NEVER_MS
 from services.adapters.batches import ShardAdvance, ShardCounters, own_shards, shard_advances, stands
 from services.adapters.memory.inbox import InboxTables
+from services.adapters.memory.measured import MeasuredTables
 from services.adapters.memory.nodes import added, after, is_free
 from services.adapters.memory.nominations import NominationTables
 from services.adapters.memory.offsets import CursorRow as CursorRow
@@ -55,7 +54,6 @@ from services.ports.ledger import (
     PlacementOpened,
     PodTombstone,
     ProfileRow,
-    UsageRow,
 )
 from services.ports.positions import LogFault
 from services.ports.store import KeyRow
@@ -161,8 +159,7 @@ class MemoryDatabase:
         self.dead_letters: dict[int, list[DeadLetter]] = {shard: [] for shard in range(shards)}
         self.config_objects: dict[tuple[str, str, str], ConfigRow] = {}
         self.profiles: dict[tuple[str, int], ProfileRow] = {}
-        self.usage: dict[str, UsageRow] = {}
-        self.bill: dict[tuple[int, str, str, str, str], BillLine] = {}
+        self.measured = MeasuredTables()
         self.guards: dict[str, GuardRow] = {}
         self.journal: dict[tuple[int, int], JournalRow] = {}
         self.checkpoints: list[tuple[Checkpoint, LedgerState]] = []
@@ -347,13 +344,7 @@ class MemoryDatabase:
             self.config_objects.pop(about, None)
             if not thing.is_forgotten:
                 self.config_objects[about] = thing
-        for usage in cluster.usage:
-            self.usage.pop(usage.record.node, None)
-            if usage.record.series:
-                self.usage[usage.record.node] = usage
-        for line in cluster.bill:
-            known = self.bill.get(line[:5])
-            self.bill[line[:5]] = line if known is None else added_line(known, line)
+        self.measured.write(cluster)
 
     def _write_decisions(self, decisions: BatchDecisions) -> None:
         for decision, payload in decisions.made:

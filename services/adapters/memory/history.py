@@ -122,7 +122,7 @@ class ScratchLedger:
         database.inbox.forwarded = {(row.shard, row.key, row.uid): row for row in state.forwarded}
         database.profiles = {(row.name, row.revision): row for row in state.profiles}
         database.config_objects = {(row.kind, row.namespace, row.name): row for row in state.config}
-        database.usage = {row.record.node: row for row in state.usage}
+        database.measured.usage = {row.record.node: row for row in state.usage}
 
     async def restart(self, leases: Mapping[int, int], offsets: Mapping[tuple[int, str, int], int]) -> None:
         """See ``Scratch.restart``."""

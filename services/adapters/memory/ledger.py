@@ -380,7 +380,7 @@ def base_of(database: MemoryDatabase) -> LedgerBase:
         placements=sorted(opened, key=lambda p: (p.shard, p.seq)),
         profiles=list({name: row for (name, _), row in sorted(database.profiles.items())}.values()),
         config=[database.config_objects[key] for key in sorted(database.config_objects)],
-        usage=[database.usage[node] for node in sorted(database.usage)],
+        usage=[row for _, row in sorted(database.measured.usage.items())],
         tombstones=_gone(database),
         batches=batches_of(offsets := {key: row.next_offset for key, row in database.offsets.items()}),
         lanes=lanes_of(offsets),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from domain.model.limits import heartbeat_seconds_max
 from services.adapters.memory.access import moment
 from services.adapters.memory.database import CursorRow, LeaseRow, MemoryDatabase, OwnerRow
 from services.ports.outbox import Stream
 from services.ports.store import (
+    ActionState,
     Counts,
     OwnerFilter,
     OwnerSpan,
@@ -26,6 +27,13 @@ class MemoryProcesses:
 
     def __init__(self, database: MemoryDatabase) -> None:
         self._database = database
+
+    async def actions(
+        self, node: str | None, seen: Collection[str] | None, limit: int, before: int | None
+    ) -> Rows[ActionState]:
+        """See ``Store.actions``."""
+        found = self._database.measured.latest(node, seen, before)
+        return Rows(found[:limit], more=len(found) > limit)
 
     async def pulse(self) -> Pulse:
         """See ``Store.pulse``."""

@@ -104,7 +104,7 @@ class MemoryStore:
 
     async def usage(self, node: str) -> UsageRecord | None:
         """See ``Store.usage``."""
-        row = self._database.usage.get(node)
+        row = self._database.measured.usage.get(node)
         return None if row is None else row.record
 
     def _bound(self, row: PlacementRow) -> PodState:

@@ -390,6 +390,8 @@ async def _write_cluster(connection: Connection, cluster: BatchCluster) -> None:
         await connection.execute(sql.UPSERT_CONFIG, *_columns(kept))
     if gone := [key for key, row in latest.items() if row.is_forgotten]:
         await connection.execute(sql.DELETE_CONFIG, *_columns(gone))
+    actions = list(map(rows.action_columns, cluster.actions))
+    await _copy(connection, "node_actions", sql.ACTION_COLUMNS, actions)
     if measured := [rows.usage_columns(row) for row in cluster.usage if row.record.series]:
         await connection.execute(sql.UPSERT_USAGE, *_columns(measured))
     if forgotten := [row.record.node for row in cluster.usage if not row.record.series]:

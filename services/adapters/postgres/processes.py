@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
+from domain.model.actions import ActionKind, NodeAction
 from domain.model.limits import heartbeat_seconds_max
 from services.adapters.postgres import schema as t
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.revision import WORKS_FROM
 from services.adapters.postgres.sql_outbox import LEDGER_NAME
-from services.ports.ledger import Figures
+from services.ports.ledger import ActionRow, Figures
 from services.ports.store import (
+    ActionState,
     Counts,
     OwnerFilter,
     OwnerSpan,
@@ -26,6 +29,7 @@ from services.ports.store import (
     WorkerState,
 )
 
+_OF_ACTION = ("node", "at_ms", "quality", "reason", "amount", "times", "policy", "uid")
 _schema = sa.table("alembic_version", sa.column("version_num", sa.Text))
 
 
@@ -138,9 +142,29 @@ class PostgresProcesses:
         found = await self._engine.all(OwnerSpan, query)
         return Rows(found[:limit], more=len(found) > limit)
 
+    async def actions(
+        self, node: str | None, seen: Collection[str] | None, limit: int, before: int | None
+    ) -> Rows[ActionState]:
+        """Walk the primary key backwards, or of one node the index by node."""
+        a = t.node_actions.c
+        where = [] if node is None else [a.node == node]
+        where += [] if before is None else [a.id < before]
+        where += [] if seen is None else [sa.or_(a.namespace == "", a.namespace.in_(sorted(seen)))]
+        query = sa.select(t.node_actions).where(*where)
+        page = await self._engine.page(query, limit, sa.func.octet_length(a.reason), ["id"], descending=True)
+        return Rows(map(_action, page), more=page.more)
+
     async def offsets(self) -> Sequence[ShardOffset]:
         """Read all offset rows."""
         o = t.shard_offsets.c
         columns = [o[name] for name in ShardOffset._fields]
         query = sa.select(*columns).order_by(o.shard, o.topic, o.partition)
         return await self._engine.all(ShardOffset, query, Pool.HEALTH)
+
+
+def _action(row: sa.Row[Any]) -> ActionState:
+    """Return a row of what an agent did."""
+    pod = f"{row.namespace}/{row.name}" if row.namespace else ""
+    fields = {name: row._mapping[name] for name in _OF_ACTION}
+    action = NodeAction(kind=ActionKind(row.kind), pod=pod, **fields)
+    return ActionState(row.id, ActionRow(action, row.logged_ms, row.sent_by))

@@ -75,6 +75,7 @@ GRANTS: Mapping[str, Grants] = {
     "config_objects": Grants(_ALL),
     "node_usage": Grants(_ALL),
     "bill_hours": Grants(_CHANGE, prune=_CUT),
+    "node_actions": Grants("SELECT, INSERT, DELETE"),
     "relay_cursor": Grants(_READ, "SELECT, UPDATE"),
     "relay_leases": Grants(relay="SELECT, UPDATE"),
     "ingested_events": Grants(api=_ALL, prune=""),

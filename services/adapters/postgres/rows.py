@@ -13,6 +13,7 @@ from domain.model.decisions import Decision
 from domain.model.pods import PodLife
 from services.codec.attempts import encode_attempt, pack_attempts
 from services.ports.ledger import (
+    ActionRow,
     AttemptRows,
     BatchCluster,
     ConfigRow,
@@ -241,6 +242,14 @@ def config_columns(c: ConfigRow) -> tuple[Any, ...]:
     """Return the columns of UPSERT_CONFIG."""
     thing = None if c.object is None else json_text(c.object)
     return (c.kind, c.namespace, c.name, thing, c.resource_version, c.at_ms, c.sent_by)
+
+
+def action_columns(row: ActionRow) -> tuple[Any, ...]:
+    """Return ACTION_COLUMNS."""
+    a = row.action
+    namespace, _, name = a.pod.partition("/")
+    what = (a.node, a.at_ms, row.logged_ms, a.kind.value, a.quality, a.amount, a.times, a.reason, a.policy)
+    return (*what, namespace, name, a.uid, row.sent_by)
 
 
 def usage_columns(u: UsageRow) -> tuple[Any, ...]:

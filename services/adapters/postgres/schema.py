@@ -328,6 +328,26 @@ bill_hours = sa.Table(
     postgresql_with={"fillfactor": "60"},
 )
 
+node_actions = sa.Table(
+    "node_actions",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
+    sa.Column("node", sa.Text, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("logged_ms", sa.BigInteger, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("quality", sa.Text, nullable=False),
+    sa.Column("amount", sa.BigInteger),
+    sa.Column("times", sa.Integer, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("policy", sa.Text, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("uid", sa.Text, nullable=False),
+    sa.Column("sent_by", sa.Text),
+    sa.Index("node_actions_node", "node", "id"),
+)
+
 nominations = sa.Table(
     "nominations",
     metadata,
@@ -531,6 +551,7 @@ api_keys = sa.Table(
     sa.Column("requests_at_once", sa.Integer),
     sa.Column("priority_max", sa.Integer),
     sa.Column("priority_classes", ARRAY(sa.Text)),
+    sa.Column("node", sa.Text),
 )
 
 access_log = sa.Table(

@@ -27,7 +27,7 @@ They count apart, so log time orders them, and of one moment the time at which t
 batch a pod is evicted after everything else was said of it.
 """
 
-_OF_TEMPLATE = ("requests", "profile", "priority", "gang", "qos_class")
+_OF_TEMPLATE = ("requests", "profile", "priority", "gang", "qos_class", "cpu_claim")
 OF_TEMPLATE = sa.func.json_strip_nulls(
     sa.func.json_build_object(*(part for name in _OF_TEMPLATE for part in (name, t.templates.c.spec[name]))),
     type_=sa.JSON,

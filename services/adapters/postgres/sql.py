@@ -279,6 +279,10 @@ EVICTION_COLUMNS = (
     "preemptor_uid",
     "preemptor_shard",
 )
+ACTION_COLUMNS = (
+    *("node", "at_ms", "logged_ms", "kind", "quality", "amount", "times", "reason", "policy"),
+    *("namespace", "name", "uid", "sent_by"),
+)
 DEAD_LETTER_COLUMNS = (
     "shard",
     "seq",

@@ -102,6 +102,30 @@ DELETE FROM dead_letters WHERE shard = $1 AND seq IN (
 """
 
 
+_FORGET_ACTIONS = """
+WITH slice AS (
+    SELECT a.id, a.logged_ms < s.log_time_ms - $2::bigint
+        OR a.id <= (SELECT max(id) FROM node_actions) - $1::bigint AS old
+    FROM shards s, LATERAL (SELECT id, logged_ms FROM node_actions ORDER BY id LIMIT $3) AS a
+    WHERE s.shard = 0
+), last AS (
+    SELECT coalesce(min(id) FILTER (WHERE NOT old) - 1, max(id)) AS id FROM slice
+)
+DELETE FROM node_actions a USING last WHERE a.id <= last.id
+"""
+
+
+async def forget_actions(
+    session: Session, actions_max: int, days: int, pause_seconds: float = PAUSE_SECONDS
+) -> None:
+    """Delete the oldest actions of agents: those beyond an age, and those beyond a number."""
+    status = ""
+    while status != "DELETE 0":
+        async with session.use() as connection:
+            status = await connection.execute(_FORGET_ACTIONS, actions_max, days * 86_400_000, _ROWS_MAX)
+        await asyncio.sleep(pause_seconds)
+
+
 async def forget_dead_letters(
     session: Session, letters_max: int, days: int, pause_seconds: float = PAUSE_SECONDS
 ) -> None:
