@@ -119,7 +119,7 @@ feasible nodes ([domain/plugins/normaliser.py](../domain/plugins/normaliser.py))
 |---|---|---|
 | a node's spec, or what was measured on it | `StaticFilter`, `StaticScore` | in the plugin, in numpy |
 | what the node's pods request | `LimitFilter`, `ResourceScore` | numbers; of a score a term, see below |
-| all nodes | `VarianceScore`, `IdealScore` | `domain/kernels/variance.py`, `closeness.py` |
+| all nodes | `RelativeScore` | `domain/kernels/variance.py`, `closeness.py`, `power.py` |
 | pods of the same zone, rack or node | `CountFilter`, `CountScore` | `domain/kernels/counting.py` |
 
 [domain/plugins/base.py](../domain/plugins/base.py) and [counting.py](../domain/plugins/counting.py) say what
@@ -133,6 +133,8 @@ whenever a pod is placed on it; most new scores are another choice of numbers fo
 | `CAPACITY_RATIO` | weighted mean of a curve through given points | `RequestedToCapacityRatio` |
 | `TARGET_LOAD` | rises up to a target of measured use, then falls | `TargetLoadPacking` |
 | `LOW_RISK` | the risk that use passes requests, as measured | `LowRiskOverCommitment` |
+| `LOAD_VARIATION` | mean plus deviation of use, pods in flight with it | `LoadVariationInFlight` |
+| `ROOM` | the scarcest share of what a node lends | `ColocationScore` |
 | `BALANCED_PAIR` | how near the shares of two resources are to each other | `BRA` |
 | `SEARCH` | the fitness of the searches of [search.md](search.md) | `SearchScore` |
 | `DEVICES` and the four behind it | what is left of devices: see each plugin | `FGD`, `GpuPacking`, ... |

@@ -110,7 +110,7 @@ def call_kernel(
     run.make_room_for_changes(changes * len(tried))
     slots = run.slots
     sequence = np.array([programs[group.key].slot for _, group in tried], dtype=np.int32)
-    variances = max((len(program.plan.variance_scores) for program in programs.values()), default=0)
+    metrics = max((program.plan.metrics_count for program in programs.values()), default=0)
     counted = max((len(program.plan.count_scores) for program in programs.values()), default=0)
     placed = room_for(len(tried), programs.values(), len(slots.groups.salt))
     if not is_explained:
@@ -131,7 +131,7 @@ def call_kernel(
             len(slots.groups.salt),
             blocks=slots.bounds.free_low.shape[1],
             width=run.snapshot.rows_width,
-            variances=variances,
+            metrics=metrics,
             counted=counted,
         ),
     )

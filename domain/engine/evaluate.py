@@ -267,7 +267,7 @@ def look_at_rows(plan: ProfilePlan, alone: Alone) -> tuple[np.ndarray, np.ndarra
         1,
         blocks=slots.bounds.free_low.shape[1],
         width=snapshot.rows_width,
-        variances=len(plan.variance_scores),
+        metrics=plan.metrics_count,
         counted=len(plan.count_scores),
     )
     evaluating.evaluate(

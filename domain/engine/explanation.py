@@ -70,16 +70,16 @@ def store_versions(attempt: Attempt, placed: Mapping[str, int], nodes: Mapping[s
 
 
 def scratch_for(
-    sequence: np.ndarray, slots: int, *, blocks: int, width: int, variances: int, counted: int
+    sequence: np.ndarray, slots: int, *, blocks: int, width: int, metrics: int, counted: int
 ) -> kernel.Scratch:
     """Return memory for the kernel, which allocates none itself."""
     flags = np.empty(width, dtype=np.uint8)
     return kernel.Scratch.allocate(
         np.empty,
-        {"N": width, "S": counted, "V": variances, "B": blocks},
+        {"N": width, "S": counted, "V": metrics, "B": blocks},
         one_fits=np.ones(1, dtype=np.uint8),
         seen=np.empty(width + 1, dtype=np.uint8),
-        sums=np.full((variances, 4), -1, dtype=np.int64),
+        sums=np.full((metrics, 4), -1, dtype=np.int64),
         uses=np.bincount(sequence, minlength=slots),
         marks=np.zeros(blocks, dtype=np.uint8),
         flags=flags,
@@ -126,7 +126,7 @@ class KernelOutput:
         for plan, alike in by_plan.items():
             attempts = [self.attempt_of[program.slot] for program in alike]
             self.candidates.update(zip(attempts, self._candidates(placed, plan, alike, view), strict=True))
-            if plan.normalised_scores or plan.variance_scores or plan.count_scores:
+            if plan.normalised_scores or plan.relative_scores or plan.count_scores:
                 self.extremes.update(zip(attempts, _extremes(placed, plan, alike, attempts), strict=True))
 
     def has_failed(self, a: int) -> bool:
@@ -219,10 +219,15 @@ def _extremes(
     placed: kernel.Placed, plan: ProfilePlan, programs: Sequence[Program], attempts: Sequence[int]
 ) -> Iterator[dict[str, Extremes]]:
     """Yield the extremes of attempts under one plan. Equal ones that follow each other are shared."""
-    normalised, variances = len(plan.normalised_scores), len(plan.variance_scores)
-    labels = [use.label for use in (*plan.normalised_scores, *plan.variance_scores, *plan.count_scores)]
+    normalised, compared = (
+        len(plan.normalised_scores),
+        len(plan.normalised_scores) + len(plan.relative_scores),
+    )
+    labels = [use.label for use in (*plan.normalised_scores, *plan.relative_scores, *plan.count_scores)]
     numbers = placed.extremes[attempts, : len(labels)].tolist()
-    metrics = placed.metrics[attempts, :variances].tolist()
+    metrics = placed.metrics[attempts, : plan.metrics_count].tolist()
+    ends = np.cumsum([use.plugin.metrics_count for use in plan.relative_scores]).tolist()
+    of_label = [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
     before, extremes = None, dict[str, Extremes]()
     for program, of_numbers, of_metrics in zip(programs, numbers, metrics, strict=True):
         counts = [bool(values) for values in program.counted.scores]
@@ -230,13 +235,17 @@ def _extremes(
         if seen != before:
             before, extremes = seen, {}
             for k, (label, (low, high)) in enumerate(zip(labels, of_numbers, strict=True)):
-                count, total = of_metrics[k - normalised] if 0 <= k - normalised < variances else (0, 0)
-                s = k - normalised - variances
+                own = of_metrics[of_label[k - normalised]] if normalised <= k < compared else [(0, 0)]
+                s = k - compared
                 if s < 0 or (s < len(counts) and counts[s]):
                     # The lowest is above the highest where no feasible node has a value.
                     known = (low, high) if low <= high else (None, None)
                     extremes[label] = Extremes(
-                        low=known[0], high=known[1], nodes_count=count, metrics_sum=total
+                        low=known[0],
+                        high=known[1],
+                        nodes_count=own[0][0],
+                        metrics_sum=own[0][1],
+                        further=tuple((count, total) for count, total in own[1:]),
                     )
         yield extremes
 
@@ -345,6 +354,6 @@ def _basis(program: Program, output: KernelOutput, view: NodeView, a: int) -> Ba
         specs = view.table.specs
         basis.resource_versions = [specs[row].resource_version for row in rows]
         basis.usage, basis.usage_at_ms = view.usage_of(rows)
-    if plan.normalised_scores or plan.variance_scores or program.counted.scores:
+    if plan.normalised_scores or plan.relative_scores or program.counted.scores:
         basis.extremes = output.extremes[a]
     return basis

@@ -205,7 +205,7 @@ class _Trial:
         below: int,
     ) -> None:
         self._columns, self._victims, self._rules = snapshot.columns, victims, rules
-        self._asked = asked_of(program, slots.groups, resources)
+        self._asked = asked_of(program, snapshot.columns, slots.groups, resources)
         if without:
             code = self._asked.static_code.copy()
             code[without] = 1  # any but 0 refuses

@@ -14,7 +14,7 @@ from domain.kernels.normalising import normal
 from domain.kernels.totals import whole_column
 from domain.model.pods import PodTemplate
 from domain.model.signature import tie_salt
-from domain.plugins.base import Demand, IdealScore, Limit, Reason, Term, TermPart
+from domain.plugins.base import Demand, Limit, Reason, Term, TermPart
 from domain.plugins.registry import ProfilePlan
 from domain.state.pod_classes import PodClass
 from domain.state.resources import (
@@ -226,22 +226,14 @@ def compile_program(
         assert static.plugin.normaliser is not None
         groups.raw_kind[slot, k] = static.plugin.normaliser.flags
         groups.raw_weight[slot, k] = static.weight
-    groups.variance_count[slot] = len(program.plan.variance_scores)
-    for v, use in enumerate(program.plan.variance_scores):
-        groups.variance_weight[slot, v] = use.weight
-        if isinstance(use.plugin, IdealScore):
-            parts = use.plugin.parts(program.template, resources)
-            column, value, of = parts_count, len(parts), kernel.BY_CLOSENESS
-            parts_count = _compile_parts(parts, groups, slot, parts_count)
-        else:
-            column, value, _ = use.plugin.demand(program.template, resources)
-            of = program.plan.measured_first[use.label] if use.plugin.measured_count else kernel.BY_REQUESTS
-        groups.variance_column[slot, v], groups.variance_value[slot, v] = column, value
-        groups.variance_measured[slot, v] = of
-    program.columns = _columns_read(program, resources)
+    relative = [use.plugin.parts(program.template, resources) for use in program.plan.relative_scores]
+    _compile_relative(program, groups, relative, parts_count)
+    program.columns = _columns_read(program, relative, resources)
 
 
-def _columns_read(program: Program, resources: ResourceIndex) -> tuple[int, ...]:
+def _columns_read(
+    program: Program, relative: Sequence[Sequence[TermPart]], resources: ResourceIndex
+) -> tuple[int, ...]:
     """Return the columns that are read, computed once for all templates that request the same resources."""
     known, names = program.static.columns, tuple(demand.name for demand in program.demands)
     found = known.get(names)
@@ -250,10 +242,8 @@ def _columns_read(program: Program, resources: ResourceIndex) -> tuple[int, ...]
         read.update(demand.column for demand in program.demands[len(names) - program.firm_count :])
         for limit in program.limits:
             read.update(limit.columns, (limit.capacity,))
-        for term in program.terms:
-            read.update([part.column for part in term.parts])
-        for use in program.plan.variance_scores:
-            read.update(use.plugin.columns(program.template, resources))
+        for parts in (*(term.parts for term in program.terms), *relative):
+            read.update([part.column for part in parts])
         if program.plan.reads_usage:
             read.update(_MEASURED_OF)
         if len(known) >= _DEMANDED_MAX:
@@ -275,6 +265,9 @@ def _compile_filters(program: Program, groups: kernel.Groups, resources: Resourc
             groups.limit_value[slot, m] = limit.value
             groups.limit_capacity[slot, m] = limit.capacity
             groups.limit_percent[slot, m] = limit.percent
+            groups.limit_measured[slot, m] = -1
+            if limit.measured >= 0:
+                groups.limit_measured[slot, m] = plan.measured_first[plugin] + limit.measured
             program.limits.append(limit)
     groups.limit_count[slot] = len(program.limits)
     groups.fit_position[slot] = kernel.NEVER if plan.fit is None else plan.fit[0]
@@ -295,12 +288,29 @@ def _compile_terms(program: Program, groups: kernel.Groups) -> int:
         assert len(term.numbers) <= use.plugin.numbers_max, use.label
         groups.term_kind[slot, t] = term.kind
         groups.term_weight[slot, t] = use.weight
-        groups.term_measured[slot, t] = program.plan.measured_first[use.label]
+        groups.term_measured[slot, t] = program.plan.measured_first[use.plugin]
         parts = _compile_parts(term.parts, groups, slot, parts)
         groups.number[slot, numbers : numbers + len(term.numbers)] = term.numbers
         numbers += len(term.numbers)
         groups.term_first[slot, t + 1], groups.term_number[slot, t + 1] = parts, numbers
     return parts
+
+
+def _compile_relative(
+    program: Program, groups: kernel.Groups, parts: Sequence[Sequence[TermPart]], parts_count: int
+) -> None:
+    slot, plan = program.slot, program.plan
+    groups.variance_count[slot], groups.metric_count[slot] = len(plan.relative_scores), plan.metrics_count
+    groups.variance_first[slot, 0] = parts_count
+    for v, (use, of_each) in enumerate(zip(plan.relative_scores, parts, strict=True)):
+        assert len(of_each) <= use.plugin.parts_max, use.label
+        is_measured = use.plugin.measured_count > 0
+        groups.variance_kind[slot, v] = use.plugin.kind
+        groups.variance_flags[slot, v] = use.plugin.normaliser.flags
+        groups.variance_weight[slot, v] = use.weight
+        groups.variance_measured[slot, v] = plan.measured_first[use.plugin] if is_measured else -1
+        parts_count = _compile_parts(of_each, groups, slot, parts_count)
+        groups.variance_first[slot, v + 1] = parts_count
 
 
 def _compile_parts(parts: Sequence[TermPart], groups: kernel.Groups, slot: int, first: int) -> int:

@@ -425,8 +425,7 @@ class GroupSlots:
         for k, use in enumerate(plan.normalised_scores):
             groups.static_raw[part, k, rows] = use.plugin.raw(program.template, view, rows)
         find_constants(program, groups, self._state.table.count)
-        for measuring in (*plan.resource_scores, *plan.variance_scores):
-            if measuring.plugin.measured_count:
-                columns = measuring.plugin.measured(view, rows)
-                for i, column in enumerate(columns, start=plan.measured_first[measuring.label]):
+        for measuring, place in plan.measured_first.items():
+            if measuring.measured_count:
+                for i, column in enumerate(measuring.measured(view, rows), start=place):
                     groups.static_raw[part, i, rows] = column

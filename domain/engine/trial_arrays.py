@@ -44,13 +44,15 @@ class Decided(NamedTuple):
     nominated: Sequence[Nominated] = ()
 
 
-def asked_of(program: Program, groups: kernel.Groups, resources: ResourceIndex) -> preempt_arrays.Asked:
+def asked_of(
+    program: Program, columns: kernel.Columns, groups: kernel.Groups, resources: ResourceIndex
+) -> preempt_arrays.Asked:
     """Return what a group asks of a row, with the columns that this reads once each."""
     slot = program.slot
     demands, limits = int(groups.demand_count[slot]), int(groups.limit_count[slot])
-    columns = groups.demand_column[slot, :demands]
+    demanded = groups.demand_column[slot, :demands]
     widths = groups.limit_width[slot, :limits]
-    read = [columns, *(groups.limit_column[slot, m, :width] for m, width in enumerate(widths.tolist()))]
+    read = [demanded, *(groups.limit_column[slot, m, :width] for m, width in enumerate(widths.tolist()))]
     ask = asked(program.template.requests)
     told_apart = [c for c in resources.device_columns.tolist() if c != NOWHERE] if ask.number else []
     column = np.unique(np.concatenate([*read, told_apart])).astype(np.int32)
@@ -60,18 +62,29 @@ def asked_of(program: Program, groups: kernel.Groups, resources: ResourceIndex) 
     return preempt_arrays.Asked(
         static_code=groups.static_code[groups.static_part[slot]],
         column=column,
-        demand_at=np.searchsorted(column, columns).astype(np.int32),
+        demand_at=np.searchsorted(column, demanded).astype(np.int32),
         demand_value=groups.demand_value[slot, :demands],
         limit_at=np.searchsorted(column, groups.limit_column[slot, :limits]).astype(np.int32),
         limit_width=widths,
         limit_value=groups.limit_value[slot, :limits],
-        limit_capacity=groups.limit_capacity[slot, :limits],
-        limit_percent=groups.limit_percent[slot, :limits],
+        limit_bound=_limit_bounds(columns, groups, slot, limits),
         add_column=np.append(groups.add_column[slot, :adds], np.array(kept, dtype=np.int32)),
         add_value=np.append(groups.add_value[slot, :adds], np.array(amounts, dtype=np.int64)),
         device_at=np.searchsorted(column, told_apart).astype(np.int32),
-        derived_at=np.where(np.isin(derived, columns), np.searchsorted(column, derived), -1).astype(np.int32),
+        derived_at=np.where(np.isin(derived, demanded), np.searchsorted(column, derived), -1).astype(
+            np.int32
+        ),
     )
+
+
+def _limit_bounds(columns: kernel.Columns, groups: kernel.Groups, slot: int, limits: int) -> np.ndarray:
+    """Return float64[limits, N]: what the sums of limits must not exceed, times 100, as filters see it."""
+    capacity = columns.allocatable[groups.limit_capacity[slot, :limits]]
+    bounds: np.ndarray = groups.limit_percent[slot, :limits, None] * capacity
+    measured = groups.limit_measured[slot, :limits]
+    raw = groups.static_raw[groups.static_part[slot]]
+    bounds[measured >= 0] = raw[measured[measured >= 0]]
+    return bounds
 
 
 def rules_of(

@@ -38,7 +38,7 @@ LIMIT_COLUMNS_MAX = 4
 
 LEAST_ALLOCATED, MOST_ALLOCATED, CAPACITY_RATIO, BALANCED, BALANCED_CHANGE, TARGET_LOAD, LOW_RISK = range(7)
 BALANCED_PAIR, SEARCH, DEVICES = range(7, 10)
-ROOM = 14
+ROOM, LOAD_VARIATION = range(14, 16)
 """Kinds of resource terms. ``DEVICES`` is the first of five, in the order of ``device_arrays``."""
 
 WHOLE = 16
@@ -71,19 +71,24 @@ row is a domain of its own."""
 REVERSED, FROM_ZERO, EQUAL_FULL, ZERO_FULL, CUT = 1, 2, 4, 8, 16
 """Flags of a normaliser (``domain.plugins.normaliser``)."""
 
-BY_REQUESTS, BY_CLOSENESS = -1, -2
-"""In place of a measured column: the metric is what is requested, or there is none (``closeness.py``)."""
+BY_VARIANCE, BY_CLOSENESS, BY_POWER = range(3)
+"""Kinds of scores that compare all rows (``variance.py``, ``closeness.py``, ``power.py``)."""
 
 CLOSENESS_ONE = 1 << 30  # how far a row is from the best of all is a whole number of 2^-30
 
-VARIANCE = REVERSED | EQUAL_FULL | ZERO_FULL
-"""Flags with which the growth of a variance is normalised."""
+POWER_ONE = 1 << 30
+POWER_MAX = 1 << 62
+"""The growth of a power draw is a whole number of 2^-30. One beyond 2^62 of these counts as unknown."""
+
 KNOWN_MAX = 1e300
 """A raw score beyond this counts as unknown: the difference of two such would not be a number."""
 
 METRIC_ONE = 1 << 20
 METRIC_MAX = 4 * METRIC_ONE
 """The metric of GlobalVariance is a whole number of 2^-20. It is cut off at 4, so that no sum overflows."""
+
+METRICS_MAX = 2 * METRIC_ONE
+"""The same where the variances of up to four metrics are summed up."""
 
 TOTAL_ONE = 1 << 20
 """A total is a whole number of 2^-20: each score times its weight is rounded to one (``totals.py``)."""
@@ -194,6 +199,7 @@ class Groups(Table):
     limit_value: np.ndarray = array(np.int64, "G", LIMITS_MAX)
     limit_capacity: np.ndarray = array(np.int32, "G", LIMITS_MAX)  # a column
     limit_percent: np.ndarray = array(np.float64, "G", LIMITS_MAX)
+    limit_measured: np.ndarray = array(np.int32, "G", LIMITS_MAX)  # -1, or in static_raw: what may be used
     fit_position: np.ndarray = array(np.int32, "G")
     demand_count: np.ndarray = array(np.int32, "G")
     demand_column: np.ndarray = array(np.int32, "G", DEMANDS_MAX)
@@ -222,9 +228,11 @@ class Groups(Table):
     part_value: np.ndarray = array(np.int64, "G", PARTS_MAX)
     number: np.ndarray = array(np.float64, "G", NUMBERS_MAX)
     variance_count: np.ndarray = array(np.int32, "G")
-    variance_column: np.ndarray = array(np.int32, "G", VARIANCES_MAX)  # of a closeness, its first part
-    variance_value: np.ndarray = array(np.int64, "G", VARIANCES_MAX)  # what a pod adds; how many parts
-    variance_measured: np.ndarray = array(np.int32, "G", VARIANCES_MAX)  # in static_raw, or BY_...
+    variance_kind: np.ndarray = array(np.int32, "G", VARIANCES_MAX)
+    variance_flags: np.ndarray = array(np.int32, "G", VARIANCES_MAX)  # with which it is normalised
+    variance_first: np.ndarray = array(np.int32, "G", VARIANCES_MAX + 1)  # parts first[v] .. first[v + 1] - 1
+    variance_measured: np.ndarray = array(np.int32, "G", VARIANCES_MAX)  # -1, or its first in static_raw
+    metric_count: np.ndarray = array(np.int32, "G")  # over all variances
     variance_weight: np.ndarray = array(np.float64, "G", VARIANCES_MAX)
     variance_low: np.ndarray = array(np.int64, "G", VARIANCES_MAX)
     variance_high: np.ndarray = array(np.int64, "G", VARIANCES_MAX)
@@ -318,7 +326,7 @@ class Placed(Table):
     The best rows of an attempt: ``top_row``, ``top_score``, and ``top_parts`` (normalised scores, terms,
     variances, scores by counts; without weights).
     What the parts were computed from: ``top_requested``, the columns ``explained_columns`` of the best rows;
-    ``extremes`` over the feasible rows; ``metrics``, how many rows count in a variance, and their sum.
+    ``extremes`` over the feasible rows; ``metrics``, how many rows count in a metric, and their sum.
     Two reason tables, 0 as of the first pod and 1 as of the first pod without a node: ``reason_code`` and
     ``reason_count``, filled from the front, code -1 behind.
     ``exhausted``: some pod of the attempt found no node, when the counters of its rules had the versions
@@ -354,7 +362,7 @@ class Placed(Table):
 
 
 class Scratch(Table):
-    """Memory of one call, as the kernel allocates none. V is the number of variances, B of blocks."""
+    """Memory of one call, as the kernel allocates none. V is the number of metrics, B of blocks."""
 
     fits: np.ndarray = array(np.uint8, BLOCK)  # which rows of a block are feasible
     total: np.ndarray = array(np.int64, BLOCK)  # totals of a block

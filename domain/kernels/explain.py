@@ -89,8 +89,9 @@ def write_parts(
     for v in range(groups.variance_count[g]):
         placed.extremes[attempt, groups.raw_count[g] + v, 0] = groups.variance_low[g, v]
         placed.extremes[attempt, groups.raw_count[g] + v, 1] = groups.variance_high[g, v]
-        placed.metrics[attempt, v, 0] = scratch.sums[v, 2]
-        placed.metrics[attempt, v, 1] = scratch.sums[v, 3]
+    for q in range(groups.metric_count[g]):
+        placed.metrics[attempt, q, 0] = scratch.sums[q, 2]
+        placed.metrics[attempt, q, 1] = scratch.sums[q, 3]
     first = groups.raw_count[g] + groups.variance_count[g]
     for s in range(groups.counted_count[g]):
         placed.extremes[attempt, first + s, 0] = groups.counted_low[g, s]

@@ -7,6 +7,24 @@ from domain.kernels.compiling import helper
 
 
 @helper
+def limit_bound(columns, groups, g, m, row):  # type: ignore[no-untyped-def]
+    """Return what the sum of limit ``m`` must not exceed on a row, times 100."""
+    measured = groups.limit_measured[g, m]
+    if measured >= 0:
+        return groups.static_raw[groups.static_part[g], measured, row]
+    return groups.limit_percent[g, m] * columns.allocatable[groups.limit_capacity[g, m], row]
+
+
+@helper
+def limit_sum(columns, groups, g, m, row):  # type: ignore[no-untyped-def]
+    """Return what limit ``m`` counts on a row with the pod on it."""
+    used = groups.limit_value[g, m]
+    for c in range(groups.limit_width[g, m]):
+        used += columns.requested[groups.limit_column[g, m, c], row]
+    return used
+
+
+@helper
 def filter_row(columns, groups, g, row):  # type: ignore[no-untyped-def]
     """Return the code of the first filter, in the profile's order, that refuses a row; 0 if none does."""
     if row >= columns.rows_count[0]:
@@ -20,12 +38,9 @@ def filter_row(columns, groups, g, row):  # type: ignore[no-untyped-def]
         position = groups.static_position[part, static]
     for m in range(groups.limit_count[g]):
         if groups.limit_position[g, m] < position:
-            bound = groups.limit_percent[g, m] * columns.allocatable[groups.limit_capacity[g, m], row]
-            used = groups.limit_value[g, m]
-            hopeless = used * 100.0 > bound
-            for c in range(groups.limit_width[g, m]):
-                used += columns.requested[groups.limit_column[g, m, c], row]
-            if used * 100.0 > bound:
+            bound = limit_bound(columns, groups, g, m, row)
+            if limit_sum(columns, groups, g, m, row) * 100.0 > bound:
+                hopeless = groups.limit_measured[g, m] >= 0 or groups.limit_value[g, m] * 100.0 > bound
                 code = LIMIT + 2 * m + (1 if hopeless else 0)
                 position = groups.limit_position[g, m]
     if groups.fit_position[g] < position:
@@ -62,8 +77,10 @@ def is_hopeless(columns, groups, g, row):  # type: ignore[no-untyped-def]
     """
     hopeless = groups.static_code[groups.static_part[g], row] != 0
     for m in range(groups.limit_count[g]):
-        bound = groups.limit_percent[g, m] * columns.allocatable[groups.limit_capacity[g, m], row]
-        hopeless = hopeless or groups.limit_value[g, m] * 100.0 > bound
+        stays = groups.limit_value[g, m]
+        if groups.limit_measured[g, m] >= 0:
+            stays = limit_sum(columns, groups, g, m, row)
+        hopeless = hopeless or stays * 100.0 > limit_bound(columns, groups, g, m, row)
     for d in range(1, groups.demand_count[g]):  # demand 0 is the pod itself, see ``ResourceFilter``
         capacity = columns.allocatable[groups.demand_column[g, d], row]
         if d >= groups.demand_count[g] - groups.firm_count[g]:
@@ -92,8 +109,5 @@ def fit_block(columns, groups, g, first, n, scratch):  # type: ignore[no-untyped
             fits[i] &= value <= allocatable[i] - requested[i]
     for m in range(groups.limit_count[g]):
         for i in range(n):
-            bound = groups.limit_percent[g, m] * columns.allocatable[groups.limit_capacity[g, m], first + i]
-            used = groups.limit_value[g, m]
-            for c in range(groups.limit_width[g, m]):
-                used += columns.requested[groups.limit_column[g, m, c], first + i]
-            fits[i] &= used * 100.0 <= bound
+            bound = limit_bound(columns, groups, g, m, first + i)
+            fits[i] &= limit_sum(columns, groups, g, m, first + i) * 100.0 <= bound

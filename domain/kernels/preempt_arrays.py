@@ -73,8 +73,7 @@ class Asked(Table):
     limit_at: np.ndarray = array(np.int32, "M", LIMIT_COLUMNS_MAX)
     limit_width: np.ndarray = array(np.int32, "M")
     limit_value: np.ndarray = array(np.int64, "M")
-    limit_capacity: np.ndarray = array(np.int32, "M")
-    limit_percent: np.ndarray = array(np.float64, "M")
+    limit_bound: np.ndarray = array(np.float64, "M", "N")  # what the sum must not exceed, times 100
     add_column: np.ndarray = array(np.int32, "A")
     add_value: np.ndarray = array(np.int64, "A")
     device_at: np.ndarray = array(np.int32, "V")  # empty where the pod asks for none

@@ -79,7 +79,7 @@ def _has_room(columns, asked, row, used):  # type: ignore[no-untyped-def]
         total = asked.limit_value[m]
         for k in range(asked.limit_width[m]):
             total += used[asked.limit_at[m, k]]
-        fits &= total * 100.0 <= asked.limit_percent[m] * columns.allocatable[asked.limit_capacity[m], row]
+        fits &= total * 100.0 <= asked.limit_bound[m, row]
     return fits
 
 

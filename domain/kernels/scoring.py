@@ -14,7 +14,7 @@ from domain.kernels.normalising import is_constant, normal
 from domain.kernels.tables import Flags, Reals
 from domain.kernels.terms import rate_term
 from domain.kernels.totals import whole
-from domain.kernels.variance import normal_variance
+from domain.kernels.variance import normal_growth
 
 
 @helper
@@ -68,9 +68,10 @@ def rate_block(
             groups.number[g, groups.term_number[g, t] : groups.term_number[g, t + 1]], scratch.work, value,
         )  # fmt: skip
     elif v < groups.variance_count[g]:
-        _rate_variance(
-            scratch.growth[v, first:end], groups.variance_low[g, v], groups.variance_high[g, v], value
-        )
+        _rate_growth(
+            scratch.growth[v, first:end], groups.variance_low[g, v], groups.variance_high[g, v],
+            groups.variance_flags[g, v], value,
+        )  # fmt: skip
     else:
         s = v - groups.variance_count[g]
         rate_counted(
@@ -140,6 +141,6 @@ def _rate_normal(raw, low, high, kind, value):  # type: ignore[no-untyped-def]
 
 
 @helper
-def _rate_variance(growth, low, high, value):  # type: ignore[no-untyped-def]
+def _rate_growth(growth, low, high, flags, value):  # type: ignore[no-untyped-def]
     for i in range(len(value)):
-        value[i] = normal_variance(growth[i], low, high)
+        value[i] = normal_growth(growth[i], low, high, flags)

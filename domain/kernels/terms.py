@@ -22,6 +22,7 @@ from domain.kernels.arrays import (
     CAPACITY_RATIO,
     DEVICES,
     LEAST_ALLOCATED,
+    LOAD_VARIATION,
     LOW_RISK,
     MOST_ALLOCATED,
     ROOM,
@@ -108,6 +109,10 @@ def rate_other_term(
         _rate_pair(allocatable, requested, first, part_column, part_value, value)
     elif plain == ROOM:
         _rate_room(whole, allocatable, requested, first, part_column, part_value, value)
+    elif plain == LOAD_VARIATION:
+        _rate_load_variation(
+            allocatable, requested, measured, first, part_column, part_value, number[0] != 0.0, value
+        )  # fmt: skip
     elif plain == SEARCH:
         _rate_search(allocatable, requested, measured, first, part_column, part_value, number, value)
     else:
@@ -324,18 +329,25 @@ def _rate_low_risk(  # type: ignore[no-untyped-def]
     """Rate by LowRiskOverCommitment.
 
     A resource has two parts, the requests and what the limits exceed them by, and two measured columns, mean
-    and deviation.
+    and deviation. Behind all these may stand what pods are expected to use that came since: a part for each.
     """
+    in_flight = len(part_column) > 4
+    resources = 2 if in_flight else len(part_column) // 2
     for i in range(len(value)):
         worst = 0.0
         is_measured = False
         row = first + i
-        for r in range(len(part_column) // 2 if fits[i] != 0 else 0):
+        for r in range(resources if fits[i] != 0 else 0):
+            mean = measured[2 * r, row]
+            capacity = allocatable[part_column[2 * r + 1], row]
+            if in_flight and capacity > 0:
+                mean += requested[part_column[4 + r], row] / capacity
+                mean = 1.0 if mean > 1.0 else mean  # as NaN stays NaN
             request = requested[part_column[2 * r], row]
             limit = request + requested[part_column[2 * r + 1], row]
             own = part_value[2 * r]
             risk = over_commitment(
-                measured[2 * r, row], measured[2 * r + 1, row], number[0], part_weight[2 * r], request, limit,
+                mean, measured[2 * r + 1, row], number[0], part_weight[2 * r], request, limit,
                 allocatable[part_column[2 * r], row], own, own + part_value[2 * r + 1],
             )  # fmt: skip
             worst = max(worst, risk)
@@ -377,6 +389,33 @@ def _rate_room(  # type: ignore[no-untyped-def]
 
 
 @helper
+def _rate_load_variation(  # type: ignore[no-untyped-def]
+    allocatable, requested, measured, first, part_column, part_value, halved, value
+):
+    """Rate by LoadVariationRiskBalancing, with what pods are expected to use that came since.
+
+    A resource has two parts, its capacity and these estimates, and two measured columns, the mean as a share
+    and sigma.
+    """
+    for i in range(len(value)):
+        row = first + i
+        worst = 0.0
+        is_measured = False
+        for r in range(len(part_column) // 2):
+            mean = measured[2 * r, row]
+            if mean == mean:
+                capacity = allocatable[part_column[2 * r], row]
+                risk = 1.0
+                if capacity > 0:
+                    used = requested[part_column[2 * r + 1], row] + part_value[2 * r + 1]
+                    risk = min(mean + used / capacity, 1.0) + measured[2 * r + 1, row]
+                    risk = risk / 2.0 if halved else min(risk, 1.0)
+                worst = max(worst, risk)
+                is_measured = True
+        value[i] = 100.0 * (1.0 - worst) if is_measured else 0.0
+
+
+@helper
 def _type_of_pod(allocatable, row, part_column, part_value):  # type: ignore[no-untyped-def]
     """Return 1 for a pod that is compressible on a row, 2 for an incompressible one, 0 for a balanced one."""
     for p in range(4):
@@ -399,8 +438,10 @@ def _rate_search(  # type: ignore[no-untyped-def]
 
     There are four parts. ``number`` float64[29] holds 1 if loads are measured and 0 if not, the critical load
     of each part, and twelve weights of what is available, then of loads: those of the parts for a balanced
-    pod, for a compressible and for an incompressible one.
+    pod, for a compressible and for an incompressible one. Behind the four parts may stand four with the
+    capacities, and four with what pods are expected to use that came since the measurement.
     """
+    in_flight = len(part_column) > 4
     for i in range(len(value)):
         row = first + i
         weight = 5 + 4 * _type_of_pod(allocatable, row, part_column, part_value)
@@ -419,7 +460,12 @@ def _rate_search(  # type: ignore[no-untyped-def]
                     left = 1.0 - asked / free if free > asked else 0.0
                 loaded = (used + asked) / offered
                 if number[0] != 0.0 and measured[p, row] == measured[p, row]:
-                    loaded = measured[p, row] / 100.0 + asked / offered
+                    loaded = measured[p, row] / 100.0
+                    if in_flight:
+                        expected = requested[part_column[8 + p], row] + part_value[8 + p]
+                        loaded += expected / max(allocatable[part_column[4 + p], row], 1)
+                    else:
+                        loaded += asked / offered
                 available += number[weight + p] * left
                 available_weights += number[weight + p]
                 load += number[weight + 12 + p] * (number[1 + p] - min(loaded, 1.0))

@@ -103,13 +103,15 @@ class Extremes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     """Lowest and highest raw score of the feasible nodes, between which a score was normalised.
 
     None: no feasible node has one. A variance also has the number of nodes that count in it, and the sum of
-    their metrics; otherwise both are 0.
+    their metrics; otherwise both are 0. ``further`` are the same two of each further resource that it sums
+    up.
     """
 
     low: float | None
     high: float | None
     nodes_count: int = 0
     metrics_sum: int = 0
+    further: tuple[tuple[int, int], ...] = ()
 
 
 class Basis(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):

@@ -69,6 +69,13 @@ class Arguments:
             raise FieldError(self.at(key), f"expected one of {', '.join(allowed)}, got {shown(value)}")
         return check_choice(value, allowed, self.at(key))
 
+    def flag(self, key: str) -> bool:
+        """Return whether something that is off without it is asked for."""
+        value = self._values.get(key)
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        raise FieldError(self.at(key), f"expected true or false, got {shown(value)}")
+
     def whole_numbers(self) -> bool:
         """Return whether ``arithmetic`` is ``integer``: upstream's, which cuts divisions to whole numbers."""
         return self.choice("arithmetic", ("real", "integer")) == "integer"

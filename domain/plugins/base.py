@@ -3,9 +3,8 @@
 A *static filter* and a *static score* depend on the node's spec alone (and, where they say so, on measured
 usage). They are asked once per equivalence group, and again only for rows where that changed. A *limit
 filter*, a *resource filter* and a *resource score* depend on what is requested. They hand numbers to the
-placing kernel, which evaluates a row again whenever a pod is placed on it. A *variance score* rates how
-evenly a resource would be used over all nodes, an *ideal score* how near a node comes to the best of all.
-What counts other pods is in ``counting.py``.
+placing kernel, which evaluates a row again whenever a pod is placed on it. A *relative score* compares all
+nodes, so it changes on all of them with each pod. What counts other pods is in ``counting.py``.
 
 A plugin may be of several kinds: then its static answer counts first, its limits second.
 Every score has two forms with the same answer to the last bit: ``raw``, in numpy, which
@@ -60,6 +59,8 @@ class Plugin(ABC):
         template. A plugin that does not declare it is not registered.
     reads_usage : bool
         The answer also depends on measured usage, with the arguments that the plugin has.
+    measured_count : int
+        How many columns ``measured`` returns.
     phrases : mapping
         Of a filter: reason code, up to a colon, -> what nodes with it do, in the plural: "are cordoned". What
         follows the colon is added to it.
@@ -69,11 +70,19 @@ class Plugin(ABC):
     reads: ClassVar[frozenset[str]]
     phrases: ClassVar[Mapping[str, str]] = {}
     reads_usage: bool = False
+    measured_count: int = 0
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
         """Take the profile's arguments. Errors name ``path``, where they stand."""
         if args:
             raise FieldError(f"{path}.{next(iter(args))}", f"unknown argument; {self.name} takes none")
+
+    def measured(self, view: NodeView, rows: np.ndarray) -> np.ndarray:
+        """Return float64[measured_count, len(rows)]: figures of each node that the kernel reads.
+
+        They are the same for every pod, and are asked for again where a node or its usage changed.
+        """
+        return np.empty((0, len(rows)))
 
     def cures(self, code: str) -> Cure:
         """Return, of a filter, what may cure a node that it refused with a reason code.
@@ -121,6 +130,10 @@ class Limit(NamedTuple):
     A node is refused where (sum of requested[columns] + value) * 100 > percent * allocatable[capacity]; it is
     unresolvable where value alone exceeds that. ``reason`` is the code. The product keeps a whole number of
     percent exact: 29 of 100 are not more than 29 %, though 0.29 * 100 is less than 29 in binary.
+
+    With ``measured``, which is 0 or more, the right side is that one of the plugin's ``measured`` columns.
+    What is counted beside a measurement is no longer there when the pods leave, nor before the next one: a
+    refusal is always unresolvable.
     """
 
     columns: tuple[int, ...]
@@ -128,6 +141,7 @@ class Limit(NamedTuple):
     capacity: int
     percent: float
     reason: str
+    measured: int = -1
 
 
 class LimitFilter(Plugin):
@@ -198,16 +212,11 @@ class FirmFilter(Plugin):
 class Score(Plugin):
     """Rates nodes.
 
-    ``normaliser`` brings scores to 0..100 over the feasible nodes; None: they are 0..100 already.
-    ``measured_count`` is the number of columns that ``measured`` returns.
+    ``normaliser`` brings scores to 0..100 over the feasible nodes; None: they are 0..100 already. What is not
+    known of the columns that ``measured`` returns is NaN.
     """
 
     normaliser: Normaliser | None = None
-    measured_count: int = 0
-
-    def measured(self, view: NodeView, rows: np.ndarray) -> np.ndarray:
-        """Return float64[measured_count, len(rows)]: the figures that it reads; NaN: not measured."""
-        return np.empty((0, len(rows)))
 
 
 class StaticScore(Score):
@@ -253,35 +262,19 @@ class ResourceScore(Score):
         """Return the kernel's numbers for a template."""
 
 
-class VarianceScore(Score):
-    """Rates nodes by the variance of a metric over all nodes with the pod on them.
+class RelativeScore(Score):
+    """Rates nodes by a figure that follows from all of them, so that a pod on one node changes it on others.
 
-    The metric is what is requested of a resource, or the one column that ``measured`` returns.
+    ``kind`` says by which formula of the kernel (``domain.kernels.variance``), a constant of
+    ``domain.kernels.arrays``. ``metrics_count`` is how many metrics it keeps of every node, ``parts_max``
+    bounds the parts of any template.
     """
 
-    @abstractmethod
-    def demand(self, template: PodTemplate, resources: ResourceIndex) -> Demand:
-        """Return the resource and what the pod adds to it."""
-
-    def columns(self, template: PodTemplate, resources: ResourceIndex) -> list[int]:
-        """Return the columns that it reads."""
-        return [self.demand(template, resources).column]
-
-
-class IdealScore(Score):
-    """Rates nodes by how near they come to the best of all feasible nodes, over some resources (TOPSIS).
-
-    The kernel computes how far each node is from it (``domain.kernels.closeness``), and the least distance
-    gets 100. ``parts_max`` bounds the parts of any template.
-    """
-
-    normaliser = Normaliser(reverse=True, equal_full=True, zero_full=True)
+    normaliser: Normaliser = Normaliser(reverse=True, equal_full=True, zero_full=True)
+    kind: int
+    metrics_count: int = 1
     parts_max: int = 0
 
     @abstractmethod
     def parts(self, template: PodTemplate, resources: ResourceIndex) -> tuple[TermPart, ...]:
-        """Return the resources with their weights, which sum up to 1, and what the pod adds to them."""
-
-    def columns(self, template: PodTemplate, resources: ResourceIndex) -> list[int]:
-        """Return the columns that it reads."""
-        return [part.column for part in self.parts(template, resources)]
+        """Return the resources with their weights, and what the pod adds to them, as the formula needs."""

@@ -6,14 +6,13 @@ from domain.kernels import arrays as kernel
 from domain.model import limits
 from domain.model.errors import FieldError
 from domain.plugins.base import (
-    IdealScore,
     LimitFilter,
     Plugin,
+    RelativeScore,
     ResourceFilter,
     ResourceScore,
     StaticFilter,
     StaticScore,
-    VarianceScore,
 )
 from domain.plugins.counting import CountScore
 
@@ -68,9 +67,8 @@ def _uses(plugin: Plugin) -> list[tuple[str, str, int]]:
         uses.append(("resource_scores_max", "scores of resources", 1))
         uses.append(("scored_resources_max", "resources in scores", plugin.parts_max))
         uses.append(("score_numbers_max", "numbers in scores", plugin.numbers_max))
-    if isinstance(plugin, VarianceScore | IdealScore):
-        uses.append(("variance_scores_max", "scores over all nodes", 1))
-    if isinstance(plugin, IdealScore):
+    if isinstance(plugin, RelativeScore):
+        uses.append(("variance_scores_max", "metrics in scores over all nodes", plugin.metrics_count))
         uses.append(("scored_resources_max", "resources in scores", plugin.parts_max))
     if isinstance(plugin, CountScore):
         uses.append(("count_scores_max", "scores that count pods", 1))

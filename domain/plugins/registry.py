@@ -11,21 +11,21 @@ import msgspec
 from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
 from domain.model.profiles import Profile
+from domain.plugins import in_flight
 from domain.plugins.asked import ignored_by
 from domain.plugins.base import (
     CURES_ALL,
     Cure,
     Demand,
     FirmFilter,
-    IdealScore,
     LimitFilter,
     Plugin,
+    RelativeScore,
     ResourceFilter,
     ResourceScore,
     Score,
     StaticFilter,
     StaticScore,
-    VarianceScore,
 )
 from domain.plugins.contract import declared, registered
 from domain.plugins.counting import CountFilter, CountScore
@@ -57,13 +57,16 @@ from domain.plugins.scores.gpu_packing import GpuPacking
 from domain.plugins.scores.gpu_stranding import GpuStranding
 from domain.plugins.scores.image_locality import IMAGE_FIELDS, ImageLocality, known_images
 from domain.plugins.scores.inter_pod_affinity import InterPodAffinity as InterPodAffinityScore
-from domain.plugins.scores.load_variation_risk_balancing import LoadVariationRiskBalancing
+from domain.plugins.scores.load_variation_risk_balancing import (
+    LoadVariationInFlight,
+    LoadVariationRiskBalancing,
+)
 from domain.plugins.scores.low_risk_over_commitment import LowRiskOverCommitment
 from domain.plugins.scores.lra import LRA
 from domain.plugins.scores.node_affinity import NodeAffinity as NodeAffinityScore
 from domain.plugins.scores.node_resources_allocatable import Allocatable
 from domain.plugins.scores.node_resources_balanced_allocation import Balanced
-from domain.plugins.scores.peaks import Peaks
+from domain.plugins.scores.peaks import Peaks, PeaksInFlight
 from domain.plugins.scores.pod_topology_spread import PodTopologySpread as PodTopologySpreadScore
 from domain.plugins.scores.requested_to_capacity_ratio import RequestedToCapacityRatio
 from domain.plugins.scores.search_score import SearchScore
@@ -119,6 +122,9 @@ STRATEGIES: Mapping[str, type[Plugin]] = MappingProxyType(
 )
 """Scoring strategies of NodeResourcesFit that are not in its own file, by type."""
 
+IN_FLIGHT = registered(LoadVariationInFlight, PeaksInFlight)
+"""What scores are that depend on one measurement alone, once they count the pods that came since."""
+
 
 _Kind = TypeVar("_Kind", bound=Score, covariant=True)
 
@@ -147,8 +153,10 @@ class ProfilePlan:
         The filter that asks for what no eviction frees.
     colocates : bool
         Whether pods of weaker promises take what is idle, and so low ones have their turns behind all others.
+    metrics_count : int
+        Number of metrics of nodes that the kernel needs for scores over all nodes.
     measured_first : dict
-        Label of a score -> where its measured columns begin.
+        Plugin whose figures the kernel reads -> where its measured columns begin.
 
     Raises
     ------
@@ -167,7 +175,7 @@ class ProfilePlan:
         self.static_scores: list[ScoreUse[StaticScore]] = []
         self.normalised_scores: list[ScoreUse[StaticScore]] = []
         self.resource_scores: list[ScoreUse[ResourceScore]] = []
-        self.variance_scores: list[ScoreUse[VarianceScore | IdealScore]] = []
+        self.relative_scores: list[ScoreUse[RelativeScore]] = []
         self.count_filters: list[tuple[int, CountFilter]] = []
         self.count_scores: list[ScoreUse[CountScore]] = []
         budget = KernelBudget()
@@ -185,13 +193,15 @@ class ProfilePlan:
             budget.take(plugin, f"scores[{i}]")
             self._add_score(use.weight, plugin)
         self.kernel_scores: tuple[ScoreUse[Score], ...] = (
-            *self.normalised_scores, *self.resource_scores, *self.variance_scores, *self.count_scores
+            *self.normalised_scores, *self.resource_scores, *self.relative_scores, *self.count_scores
         )  # fmt: skip
+        self.metrics_count = sum(use.plugin.metrics_count for use in self.relative_scores)
         self.raws_count = len(self.normalised_scores)
-        self.measured_first: dict[str, int] = {}
-        for kind in (*self.resource_scores, *self.variance_scores):
-            self.measured_first[kind.label] = self.raws_count
-            self.raws_count += kind.plugin.measured_count
+        self.measured_first: dict[Plugin, int] = {}
+        measuring = [use.plugin for use in (*self.resource_scores, *self.relative_scores)]
+        for plugin in (*measuring, *(limit for _, limit in self.limits)):
+            self.measured_first[plugin] = self.raws_count
+            self.raws_count += plugin.measured_count
         filters = frozenset(plugin.name for plugin in self.filters)
         self._refusing = {kind: plugin for plugin in self.filters for kind in plugin.phrases}
         self._names = filters, frozenset(use.plugin.name for use in self.scores)
@@ -263,8 +273,8 @@ class ProfilePlan:
                 kind.append(ScoreUse(label, weight, plugin))
             case ResourceScore():
                 self.resource_scores.append(ScoreUse(label, weight, plugin))
-            case VarianceScore() | IdealScore():
-                self.variance_scores.append(ScoreUse(label, weight, plugin))
+            case RelativeScore():
+                self.relative_scores.append(ScoreUse(label, weight, plugin))
             case CountScore():
                 self.count_scores.append(ScoreUse(label, weight, plugin))
             case _:
@@ -272,7 +282,9 @@ class ProfilePlan:
 
 
 def _scores_for(args: Mapping[str, Any]) -> Mapping[str, type[Plugin]]:
-    """Return the scores by name. A scoring strategy may have a plugin of its own under a shared name."""
+    """Return the scores by name. What is asked of one may need a plugin of its own under a shared name."""
+    if args.get(in_flight.ARGUMENT) is True:
+        return {**SCORES, **IN_FLIGHT}
     strategy = args.get("scoringStrategy")
     own = STRATEGIES.get(str(strategy.get("type"))) if isinstance(strategy, Mapping) else None
     return SCORES if own is None else {**SCORES, own.name: own}

@@ -84,7 +84,7 @@ def _terms_count(template: PodTemplate) -> int:
 def pod_work(template: PodTemplate, plan: ProfilePlan, table: NodeTable) -> int:
     """Return about how much work it is to place one more pod of a group."""
     nodes = table.count
-    variances = len(plan.variance_scores) * nodes // _POD_NODES
+    variances = plan.metrics_count * nodes // _POD_NODES
     return _POD + variances + _terms_count(template) * nodes // _TERM_NODES
 
 

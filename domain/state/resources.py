@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from domain.colocation.estimate import ClaimSums, estimate_of
+from domain.colocation.estimate import ClaimSums, expected
 from domain.model.colocation import DEFAULT_POLICY, QUALITY_OF, Amounts, EstimateRule, Quality
 from domain.model.devices import BUSY, DEVICE_NAMES, DEVICE_ONE, SHARED, Ask, amounts, asked
 from domain.model.pods import PodTemplate, memory_claim_of
@@ -165,12 +165,19 @@ class ResourceIndex:
 
     def estimate(self, template: PodTemplate) -> Amounts:
         """Return what a pod of this template is expected to use, by the policy in force."""
-        cpu, memory = template.cpu_claim, memory_claim_of(template)
-        return estimate_of(
-            self.estimate_rule,
-            ClaimSums(cpu.fixed_milli, cpu.requested_milli, cpu.silent_count),
-            ClaimSums(memory.fixed_bytes, memory.requested_bytes, memory.silent_count),
-        )
+        return Amounts(self.estimate_cpu_milli(template), self.estimate_memory_bytes(template))
+
+    def estimate_cpu_milli(self, template: PodTemplate) -> int:
+        """Return what a pod is expected to use of cpu alone."""
+        rule, claim = self.estimate_rule, template.cpu_claim
+        sums = ClaimSums(claim.fixed_milli, claim.requested_milli, claim.silent_count)
+        return expected(sums, rule.cpu_percent, rule.cpu_milli)
+
+    def estimate_memory_bytes(self, template: PodTemplate) -> int:
+        """Return what a pod is expected to use of memory alone."""
+        rule, claim = self.estimate_rule, memory_claim_of(template)
+        sums = ClaimSums(claim.fixed_bytes, claim.requested_bytes, claim.silent_count)
+        return expected(sums, rule.memory_percent, rule.memory_bytes)
 
     def vector(self, template: PodTemplate, devices: Sequence[int] = ()) -> ResourceVector:
         """Return what a pod of this template occupies: requests, 1 of ``pods``, and the hidden columns.

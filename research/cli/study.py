@@ -45,6 +45,11 @@ class ProfileName(enum.StrEnum):
     TRIMARAN = "trimaran"
     GLOBAL_VARIANCE = "global-variance"
     GLOBAL_VARIANCE_TRIMARAN = "global-variance-trimaran"
+    MEMORY_VARIANCE_TRIMARAN = "memory-variance-trimaran"
+    GLOBAL_VARIANCE_SUM = "global-variance-sum"
+    GLOBAL_VARIANCE_MEASURED = "global-variance-measured"
+    GLOBAL_VARIANCE_IN_FLIGHT = "global-variance-in-flight"
+    TRIMARAN_IN_FLIGHT = "trimaran-in-flight"
 
 
 Seed = Annotated[int, typer.Option(min=0, help="The first seed; equal seeds give equal placements.")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
@@ -31,6 +31,7 @@ from domain.model.profiles import BUILT_IN_PROFILES, ProfileRevision
 from domain.model.usage import NodeUsage
 from domain.plugins.registry import ProfilePlan
 from domain.state.cluster import ClusterState
+from domain.state.steps import Written
 from research.simulate.measuring import Counts, Look, Measuring, usage_of
 from research.simulate.methods import Method
 from research.simulate.searching import place_by_search
@@ -274,6 +275,8 @@ class Simulation:
         if self._method.search is not None and not pod.node_name and not (known and known.node):
             self._waiting[pod.key] = pod
         self._fold(msgspec.structs.replace(event, pod=pod))
+        if pod.node_name and not (known and known.node):
+            self._write([pod.key])
 
     def _put_profile(self, name: str) -> None:
         """Put the method's profile in force under the name that a pod gives."""
@@ -297,6 +300,8 @@ class Simulation:
         again = msgspec.structs.replace(spec, uid=uid, resource_version=None, node_name=node)
         self._fold(PodDeleted(spec.namespace, spec.name))
         self._fold(PodUpserted(again))
+        if node:
+            self._write([key])
         if self._method.search is not None and not node:
             self._waiting[key] = again
 
@@ -312,7 +317,13 @@ class Simulation:
 
     def _cycle(self) -> None:
         verdicts = self._scheduler.cycle(self.now_ms).verdicts
-        self.counts.placements += sum(isinstance(each, Placement) for each in verdicts)
+        placed = [each.pod.key for each in verdicts if isinstance(each, Placement)]
+        self._write(placed)
+        self.counts.placements += len(placed)
+
+    def _write(self, keys: Iterable[str]) -> None:
+        """Say when pods were placed, as the ledger does: by it measurements cover them."""
+        self._scheduler.fold(Written(dict.fromkeys(keys, max(self.now_ms, 1))))
 
     def _search(self) -> None:
         """Place new pods by search; try the oldest others again where something became free."""
@@ -326,6 +337,7 @@ class Simulation:
         self._is_freed = False
         self._tried.update(keys)
         self.counts.placements += len(found)
+        self._write(found)
         for key in found:
             del self._waiting[key]
             self._tried.remove(key)

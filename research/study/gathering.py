@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -52,6 +53,21 @@ _VARIANCE = tuple(
     PluginUse(name="GlobalVariance", weight=10.0, args={"resource": name}) for name in RESOURCES
 )
 
+
+def _variance(**args: Any) -> PluginUse:
+    """Return the variances of both resources in sum, normalised once."""
+    return PluginUse(name="GlobalVariance", args={"resources": list(RESOURCES), **args})
+
+
+def _trimaran_in_flight() -> tuple[PluginUse, ...]:
+    """Return Trimaran's scores, the packing of cpu and of memory, and the risk with pods in flight."""
+    packing, risk = "TargetLoadPacking", "LoadVariationRiskBalancing"
+    return (
+        *(PluginUse(name=packing, args={"resource": name}) for name in RESOURCES),
+        PluginUse(name=risk, args={"inFlight": True}),
+    )
+
+
 PROFILES: dict[str, tuple[PluginUse, ...]] = {
     "least": (_LEAST,),
     "balanced": (_BALANCED,),
@@ -59,8 +75,13 @@ PROFILES: dict[str, tuple[PluginUse, ...]] = {
     "trimaran": _trimaran(1.0),
     "global-variance": _VARIANCE,
     "global-variance-trimaran": (*_VARIANCE, *_trimaran(1.0)),
+    "memory-variance-trimaran": (_VARIANCE[1], *_trimaran(1.0)),
+    "global-variance-sum": (_variance(),),
+    "global-variance-measured": (_variance(of="measured"),),
+    "global-variance-in-flight": (_variance(of="measured", inFlight=True),),
+    "trimaran-in-flight": (*_trimaran_in_flight(),),
 }
-"""Name -> scores. The last one has global variance with ten times the weight of Trimaran's two scores."""
+"""Name -> scores. Beside Trimaran's two scores, global variance has ten times their weight."""
 
 
 class Gathering(msgspec.Struct, frozen=True, kw_only=True):

@@ -132,6 +132,10 @@ class Extremes(Struct, kw_only=True):
     high: Annotated[float | None, about("Highest raw score of the feasible nodes; null: as for low")]
     nodes: Annotated[int, about("Of a variance: nodes that count in it")]
     metrics_sum: Annotated[int, about("Of a variance: the sum of their metrics, in units of 2^-20")]
+    further: Annotated[
+        list[tuple[int, int]],
+        about("Of variances in sum: nodes and sum of metrics of each resource but the first"),
+    ]
 
 
 class Candidate(Struct, kw_only=True):

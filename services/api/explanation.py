@@ -110,7 +110,11 @@ def explained_attempt(attempt: Attempt, weights: Mapping[str, float]) -> Explain
         ],
         extremes={
             label: Extremes(
-                low=each.low, high=each.high, nodes=each.nodes_count, metrics_sum=each.metrics_sum
+                low=each.low,
+                high=each.high,
+                nodes=each.nodes_count,
+                metrics_sum=each.metrics_sum,
+                further=list(each.further),
             )
             for label, each in basis.extremes.items()
         },

@@ -87,7 +87,7 @@ def test_the_score_of_a_node(left: Any, loaded: Any, summed: Any) -> None:
     asked, used, total, mu = ([*at[key].values()] for key in ("pod", "used", "total", "mu"))
     critical, v = ([*then[key].values()] for key in ("critical_load_T", "v"))
     assert paper_scoring.available(asked, used, total, mu) == pytest.approx(left["expect"]["R_N"]["value"])
-    of_load = paper_scoring.load(asked, used, [None] * 4, total, critical, v)
+    of_load = paper_scoring.load(asked, used, [None] * 4, total, critical, v, [0.0] * 4)
     assert of_load == pytest.approx(loaded["expect"]["L_N"]["value"])
     assert scored(at, then) == pytest.approx(summed["expect"]["S_N"]["value"], abs=1e-12)
 

@@ -62,12 +62,18 @@ def load(
     offered: Sequence[int],
     critical: Sequence[float],
     weights: Sequence[float],
+    beside: Sequence[float],
 ) -> float:
-    """L_N: how far loads are below the critical ones; ``peaks`` in percent where they were measured."""
+    """L_N: how far loads are below the critical ones; ``peaks`` in percent where they were measured.
+
+    ``beside`` these shares are used.
+    """
     total = 0.0
-    for a, u, peak, o, t, weight in zip(asked, used, peaks, offered, critical, weights, strict=True):
+    for a, u, peak, o, t, weight, more in zip(
+        asked, used, peaks, offered, critical, weights, beside, strict=True
+    ):
         if o:
-            loaded = (u + a) / o if peak is None else peak / 100.0 + a / o
+            loaded = (u + a) / o if peak is None else peak / 100.0 + more
             total += weight * (t - min(loaded, 1.0))
     return total / divisor(offered, weights)
 
@@ -89,7 +95,12 @@ def search_score(args: Mapping[str, Any], template: PodTemplate, node: Seen) -> 
     if args.get("load") == "measured":
         peaks = [peak_of(node, name) for name in names]
     critical = args.get("criticalLoads", (0.8,) * 4)
-    found = available(asked, used, offered, mu) + load(asked, used, peaks, offered, critical, v)
+    beside = [a / o if o else 0.0 for a, o in zip(asked, offered, strict=True)]
+    if args.get("inFlight"):
+        for i, name in enumerate(names):
+            if name in ("cpu", "memory"):
+                beside[i] = node.expected(name, template) / max(node.has(name), 1)
+    found = available(asked, used, offered, mu) + load(asked, used, peaks, offered, critical, v, beside)
     return 100.0 * (found + 1.0) / 3.0
 
 

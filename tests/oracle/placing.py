@@ -38,6 +38,7 @@ MASK = (1 << 64) - 1
 REPELLING = ("NoSchedule", "NoExecute")
 CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 DAY_MS = 86_400_000
+SETTLE_MS = 60_000
 STATIC, LIMIT, RULE, FIT = range(4)
 RULES = (
     "topology-spread", "topology-spread-missing-label",
@@ -66,7 +67,6 @@ class OraclePod:
     arrival: int
     node: str = ""
     tried: bool = False
-    measured: bool = False  # the latest measurement of its node knows it
     placed_ms: int = 0  # log time, where it is known
     devices: tuple[int, ...] = ()
 
@@ -172,8 +172,11 @@ class Oracle:
                 of_day = peaks.setdefault(resource, {})
                 day = usage.at_ms // DAY_MS
                 of_day[day] = max(of_day.get(day, 0.0), measured.latest)
-        for pod in self.pods.values():
-            pod.measured = pod.measured or pod.node == usage.node
+
+    def is_in_flight(self, pod: OraclePod) -> bool:
+        """Say whether the latest measurement of its node does not cover a pod, which had not settled yet."""
+        latest_ms = self._measured_at.get(pod.node, 0)
+        return not 0 < pod.placed_ms <= latest_ms - SETTLE_MS
 
     def usage_of(self, node: str) -> dict[str, Measured]:
         """Return what is known of a node's usage as of its latest measurement."""
@@ -200,8 +203,8 @@ class Oracle:
             other_ask = devices.wants(known.spec.template) != devices.wants(spec.template)
             if other_ask or (known.node and known.node != (spec.node_name or known.node)):
                 known.devices = ()
-            if (known.spec.template, known.node) != (spec.template, spec.node_name or known.node):
-                known.measured = False
+            if known.node != (spec.node_name or known.node):
+                known.placed_ms = 0
             known.spec = spec
             known.node = spec.node_name or known.node
         if spec.key in self.pods:
@@ -238,7 +241,10 @@ class Oracle:
             return False
         every = self._survey(pod)
         static = msgspec.structs.replace(
-            profile, scores=[use for use in profile.scores if use.name in STATIC_SCORES]
+            profile,
+            scores=[
+                use for use in profile.scores if use.name in STATIC_SCORES and not use.args.get("inFlight")
+            ],
         )
         parts, _ = rate(static, pod.spec.template, every, every, {})
         return any(len(set(of_node.values())) > 1 for of_node in parts.values())
@@ -349,7 +355,7 @@ class Oracle:
             node.spec,
             node.ordinal,
             [pod.spec.template for pod in on_it],
-            [pod.spec.template for pod in on_it if not pod.measured],
+            [pod.spec.template for pod in on_it if self.is_in_flight(pod)],
             self.usage_of(name),
             devices.free_on(node.spec, [(pod.spec.template, pod.devices) for pod in on_it]),
         )
@@ -449,11 +455,17 @@ class Oracle:
         for i, each in enumerate(measured):
             name = each["name"]
             percent = seen.usage.get(name, Measured()).peak if peak else seen.percent(name)
+            if percent is not None and use.args.get("inFlight") and name in ("cpu", "memory"):
+                left = (each["threshold"] - percent) * seen.has(name)
+                if seen.expected(name, template) * 100 > left:
+                    return Refusal(f"over-threshold-measured:{name}", True, (LIMIT, position * 100 + i, True))
+                continue
             if percent is not None and percent > each["threshold"]:
                 code = "peak-usage" if peak else "over-threshold-measured"
                 return Refusal(f"{code}:{name}", True, (STATIC, position * 100 + i, False))
         requested = [each for each in use.args["resources"] if each not in measured]
-        for i, each in enumerate(requested):
+        first = len(measured) if use.args.get("inFlight") else 0
+        for i, each in enumerate(requested, start=first):
             name, bound = each["name"], each["threshold"] * seen.offers(each["name"])
             own = 1 if name == "pods" else template.requests.get(name, 0)
             if (own + seen.requested(name)) * 100 > bound:

@@ -45,11 +45,19 @@ def any_profile(name: str, random: Random) -> Profile:
     random.shuffle(filters)
     del filters[random.choice((99, 99, 99, 5)) :]
     uses = [_score(random) for _ in range(random.choice((1, 1, 2, 3, 5)))]
-    for use in [use for use in uses if use.name in ("GlobalVariance", "CWT")][4:]:
-        uses.remove(use)  # a profile may have four of these
-    for use in [use for use in uses if use.name in BY_DEVICES][3:]:
-        uses.remove(use)  # and three of these
+    while sum(metrics_of(use) for use in uses) > 4:
+        uses.remove(next(use for use in uses if metrics_of(use)))
+    devices_max = 2 if len(uses) == 5 else 3
+    for use in [use for use in uses if use.name in BY_DEVICES][devices_max:]:
+        uses.remove(use)  # they have many parts
     return Profile(name=name, revision=7, filters=tuple(filters), scores=tuple(uses))
+
+
+def metrics_of(use: PluginUse) -> int:
+    """Return how many metrics of nodes a score needs, of which a profile may have four."""
+    if use.name == "GlobalVariance":
+        return len(use.args.get("resources", "1"))
+    return int(use.name == "CWT" or (use.name == "Peaks" and bool(use.args.get("inFlight"))))
 
 
 def _thresholds(random: Random) -> list[PluginUse]:
@@ -60,11 +68,15 @@ def _thresholds(random: Random) -> list[PluginUse]:
         PluginUse(name="MaxMemorySum", args={"share": random.choice((50, 100, 150))}),
         PluginUse(name="MasterShare", args={"share": random.choice((0, 34, 50, 100))}),
         PluginUse(name="PeakUsage", args={"resources": random.sample(measured, random.choice((1, 2)))}),
-        PluginUse(
-            name="ResourceThreshold", args={"resources": random.sample(both, random.choice((1, 2, 4)))}
-        ),
+        PluginUse(name="ResourceThreshold", args=_resource_threshold(random, both)),
     ]
     return random.sample(every, random.choice((0, 0, 1, 1, 2, 4)))
+
+
+def _resource_threshold(random: Random, both: list[dict[str, Any]]) -> dict[str, Any]:
+    resources = random.sample(both, random.choice((1, 2, 4)))
+    can = any(each.get("of") == "measured" for each in resources)
+    return {"resources": resources, "inFlight": can and random.random() < 0.5}
 
 
 def _score(random: Random) -> PluginUse:
@@ -99,8 +111,14 @@ def _score(random: Random) -> PluginUse:
         case "GlobalVariance":
             of = random.choice(("requested/allocatable", "measured"))
             args = {"resource": random.choice(("cpu", "memory", "a.io/x")), "of": of}
+            if random.random() < 0.7:
+                some = ("cpu", "memory", "a.io/x")[: random.choice((2, 2, 3))]
+                args = {"resources": random.sample(some, random.choice((1, 2, 2))), "of": of}
+            if of == "measured" and "a.io/x" not in (args.get("resource"), *args.get("resources", ())):
+                args["inFlight"] = random.random() < 0.7
         case "TargetLoadPacking":
             args = {"targetUtilization": random.choice((10, 40, 75, 100))}
+            args["resource"] = random.choice(("cpu", "memory"))
         case "LoadVariationRiskBalancing":
             args = {
                 "safeVarianceMargin": random.choice((0.0, 1.0, 2.5)),
@@ -113,6 +131,7 @@ def _score(random: Random) -> PluginUse:
         case "SearchScore":
             args = {"resources": random.sample(PAPER, 4), "load": random.choice(("requested", "measured"))}
             args["criticalLoads"] = [random.choice((0.3, 0.8)) for _ in range(4)]
+            args["inFlight"] = args["load"] == "measured" and random.random() < 0.5
         case "LRA":
             args = {"resources": random.sample(PAPER, random.choice((1, 2, 4)))}
         case "BRA":
@@ -132,6 +151,8 @@ def _score(random: Random) -> PluginUse:
         case "Peaks":
             models = {n: {"k0": 1, "k1": 1 + i % 3, "k2": 0.01} for i, n in enumerate(NODES_WITH_A_MODEL)}
             args = {"nodePowerModel": models}
+    if name in ("Peaks", "LoadVariationRiskBalancing", "LowRiskOverCommitment") and random.random() < 0.5:
+        args["inFlight"] = True
     if name in UPSTREAM and random.random() < 0.5:
         args["arithmetic"] = "integer"
     return PluginUse(name=name, weight=random.choice((0.5, 1.0, 1.0, 3.0)), args=args)

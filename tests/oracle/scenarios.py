@@ -14,6 +14,7 @@ from domain.model.nodes import NodeImage, NodeSpec, Taint
 from domain.model.pods import (
     CpuClaim,
     HostPort,
+    MemoryClaim,
     NodeAffinity,
     NodeSelectorTerm,
     PodSpec,
@@ -120,7 +121,7 @@ class World:
         self.pods: dict[str, PodSpec] = {}
         self._version = 0
         self._made = 0
-        self._now_ms = 20_000 * _DAY_MS - 60_000  # yesterday ends after some measurements
+        self.now_ms = 20_000 * _DAY_MS - 60_000  # yesterday ends after some measurements
 
     def first_nodes(self) -> list[Event]:
         """Return the arrival of all nodes."""
@@ -133,9 +134,9 @@ class World:
         events: list[Event] = []
         for name in self.nodes:
             if self._random.random() < share:
-                self._now_ms += self._random.choice((10, 1_000, 400_000))
+                self.now_ms += self._random.choice((10, 1_000, 400_000))
                 figures = {r: self._figures() for r in ("cpu", "memory") if self._random.random() < 0.8}
-                events.append(NodeUsed(NodeUsage(node=name, at_ms=self._now_ms, window=figures)))
+                events.append(NodeUsed(NodeUsage(node=name, at_ms=self.now_ms, window=figures)))
         return events
 
     def _figures(self) -> Measured:
@@ -265,6 +266,7 @@ class World:
         return {
             "limits": limits if random.random() < 0.5 else {},
             "cpu_claim": claim,
+            "memory_claim": random.choice((None, MemoryClaim(requested_bytes=GIB // 2, silent_count=1))),
             "images": tuple(random.sample(("web", "db:2", "x.io/big"), random.choice((0, 1, 2)))),
             "cluster": random.choice("ab") if master else "",
             "role": random.choice(("master", "master", "replica")) if master else "",

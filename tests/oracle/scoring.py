@@ -54,6 +54,24 @@ class Seen:
         measured = self.usage.get(resource, Measured())
         return measured.latest if measured.avg is None else measured.avg
 
+    def expected(self, resource: str, *more: PodTemplate) -> int:
+        """Return what the pods that its measurement does not know are expected to use, and some more."""
+        return sum(expected(pod, resource) for pod in (*self.recent, *more))
+
+
+def expected(pod: PodTemplate, resource: str) -> int:
+    """Return what a pod is expected to use by the default policy."""
+    cpu = pod.cpu_claim
+    if resource == "cpu":
+        return cpu.fixed_milli + math.ceil(cpu.requested_milli * 1.5) + cpu.silent_count * 1000
+    if pod.memory_claim is not None:
+        claim = pod.memory_claim
+        more = math.ceil(claim.requested_bytes * 1.25) + claim.silent_count * (1 << 30)
+        return claim.fixed_bytes + more
+    if pod.limits.get("memory") or pod.requests.get("memory"):
+        return pod.limits.get("memory") or math.ceil(pod.requests["memory"] * 1.25)
+    return max(cpu.silent_count, 1) << 30
+
 
 def rate(
     profile: Profile,
@@ -290,30 +308,55 @@ def global_variance(
     args: Mapping[str, Any], template: PodTemplate, every: Sequence[Seen], feasible: Sequence[Seen]
 ) -> Rated:
     """The variance with the pod on each node, by a full recount of all nodes for each of them."""
-    resource = args.get("resource", "memory")
+    names = args.get("resources") or [args.get("resource", "memory")]
+    most = 4 * ONE if len(names) == 1 else 2 * ONE
+    raw = variance_growth(args, names[0], most, template, every, feasible)
+    for name in names[1:]:
+        more = variance_growth(args, name, most, template, every, feasible)
+        raw = {node: raw[node] + more[node] for node in raw.keys() & more.keys()}
+    least = min(raw.values(), default=0)
+    return by_range({name: float(v - least) for name, v in raw.items()}, reverse=True, equal=100.0)
+
+
+def variance_growth(
+    args: Mapping[str, Any],
+    resource: str,
+    most: int,
+    template: PodTemplate,
+    every: Sequence[Seen],
+    feasible: Sequence[Seen],
+) -> dict[str, int]:
+    """Return by how much the variance of one resource grows, times the square of the number of nodes."""
+    in_flight = args.get("inFlight")
     metrics: dict[str, int] = {}
     for node in every:
-        if node.offers(resource) == 0:
+        has = node.has(resource) if in_flight else node.offers(resource)
+        if has == 0:
             continue
+        metric = 0
         if args.get("of") == "measured":
             percent = node.percent(resource)
             if percent is None:
                 continue
-            share = percent / 100.0 * ONE
+            metric = math.floor(percent / 100.0 * ONE)
+            if in_flight:
+                metric += math.floor(node.expected(resource) * ONE / has)
         else:
-            share = node.requested(resource) * ONE / node.offers(resource)
-        metrics[node.spec.name] = min(math.floor(share), 4 * ONE)
+            metric = math.floor(node.requested(resource) * ONE / has)
+        metrics[node.spec.name] = min(metric, most)
     count, total = len(metrics), sum(metrics.values())
     squares = sum(m * m for m in metrics.values())
     raw = {}
     for node in feasible:
         if node.spec.name in metrics:
             m = metrics[node.spec.name]
-            added = template.requests.get(resource, 0) * ONE / node.offers(resource)
-            after = m + min(math.floor(added), 4 * ONE)
+            added = template.requests.get(resource, 0) * ONE / max(node.offers(resource), 1)
+            if in_flight:
+                added = expected(template, resource) * ONE / node.has(resource)
+            after = m + min(math.floor(added), most)
             raw[node.spec.name] = count * (squares - m * m + after * after) - (total - m + after) ** 2
-    least = min(raw.values(), default=0)
-    return by_range({name: float(v - least) for name, v in raw.items()}, reverse=True, equal=100.0)
+            raw[node.spec.name] -= count * squares - total**2
+    return raw
 
 
 def cwt(
@@ -331,11 +374,14 @@ def cwt(
 
 def target_load_packing(args: Mapping[str, Any], template: PodTemplate, node: Seen) -> float:
     target = args.get("targetUtilization", 40)
-    percent = node.percent("cpu")
+    resource = args.get("resource", "cpu")
+    percent = node.percent(resource)
     if percent is None:
         return 0.0
     used = 0.0
-    if node.has("cpu"):
+    if resource == "memory":
+        used = percent + 100 * node.expected("memory", template) / node.has("memory")
+    elif node.has("cpu"):
         claimed = 0.0
         for pod in (template, *node.recent):
             claim = pod.cpu_claim
@@ -367,10 +413,15 @@ def load_variation(args: Mapping[str, Any], template: PodTemplate, node: Seen) -
         if found is None:
             continue
         mean, deviation = found
+        has = node.offers(resource)
+        if args.get("inFlight"):
+            has = node.has(resource)
+            mean, deviation = load(node, resource, 0) or (0.0, 0.0)
+            mean = min(mean + node.expected(resource, template) / has, 1.0) if has else 0.0
         spread = deviation ** (1 / sensitivity) if sensitivity else float(deviation >= 1)
         sigma = min(margin * spread, 1.0)
         risk = (mean + sigma) / 2 if args.get("formula") != "mu+sigma" else min(mean + sigma, 1.0)
-        rates.append(100 * (1 - risk) if node.offers(resource) else 0.0)
+        rates.append(100 * (1 - risk) if has else 0.0)
     return min(rates, default=0.0)
 
 
@@ -386,8 +437,10 @@ def low_risk(args: Mapping[str, Any], template: PodTemplate, node: Seen) -> floa
         requests, limits = node.requested(name), sum(most(pod, name) for pod in node.pods)
         loaded = 0.0
         if found is not None:
-            spread = found[1] * math.sqrt(args.get("smoothingWindowSize", 5))
-            loaded = beyond_requests(found[0], spread, requests, limits, node.offers(name))
+            spread, mean = found[1] * math.sqrt(args.get("smoothingWindowSize", 5)), found[0]
+            if args.get("inFlight") and node.has(name):
+                mean = min(mean + node.expected(name) / node.has(name), 1.0)
+            loaded = beyond_requests(mean, spread, requests, limits, node.offers(name))
         all_limits, offered = limits + most(template, name), node.offers(name)
         promised = 0.0
         if all_limits > offered:
@@ -452,11 +505,15 @@ def peaks(
         if model is None or before is None:
             continue
         after = 0.0
-        if node.has("cpu"):
+        if node.has("cpu") and args.get("inFlight"):
+            after = before + 100 * node.expected("cpu", template) / node.has("cpu")
+            before += 100 * node.expected("cpu") / node.has("cpu")
+        elif node.has("cpu"):
             after = before + 100 * template.scoring_cpu_milli / node.has("cpu")
         if after <= 100:
             k1, k2 = model.get("k1", 0), model.get("k2", 0)
-            raw[node.spec.name] = k1 * math.exp(k2 * after) - k1 * math.exp(k2 * before)
+            grown = k1 * math.exp(k2 * after) - k1 * math.exp(k2 * before)
+            raw[node.spec.name] = float(round(grown * 2**30)) if args.get("inFlight") else grown
     return by_range(raw, reverse=True, equal=100.0 if any(raw.values()) else 0.0)
 
 

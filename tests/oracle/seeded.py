@@ -15,7 +15,7 @@ from domain.model.decisions import Attempt
 from domain.model.events import Event
 from domain.plugins.registry import ProfilePlan
 from domain.state.cluster import ClusterState
-from domain.state.steps import Assumed
+from domain.state.steps import Assumed, Written
 from tests.oracle.placing import Look, Oracle, as_told
 from tests.oracle.scenarios import Scenario, World
 from tests.oracle.scoring import ONE
@@ -87,6 +87,17 @@ class Case:
             self.scheduler.fold(event)
             self.state.apply(event)
             self.oracle.take(event)
+            self.write()
+
+    def write(self) -> None:
+        """Say of each pod that was placed when that was, as the ledger does."""
+        now_ms = self.world.now_ms
+        new = {key: now_ms for key, pod in self.state.pods.items() if pod.node and not pod.placed_ms}
+        if new:
+            self.scheduler.fold(Written(new))
+            self.state.apply(Written(new))
+        for key in new:
+            self.oracle.pods[key].placed_ms = now_ms
 
     def cycle(self) -> None:
         result = self.scheduler.cycle()
@@ -105,8 +116,8 @@ class Case:
             if node:
                 self.state.apply(Assumed([key], np.array([self.state.table.rows[node]]), {key: verdict.pod}))
                 self.oracle.place(self.oracle.pods[key], node)
-                self.oracle.pods[key].measured = False
                 assert self.oracle.pods[key].devices == verdict.pod.devices
+        self.write()
 
     def same_as_evaluation(self, key: str, node: str, score: float, attempt: Attempt | None) -> None:
         pod = self.state.pods[key].spec

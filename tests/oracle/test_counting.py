@@ -367,7 +367,7 @@ def place(world: World, sequence: list[int]) -> kernel.Placed:
         effects_of(world),
         np.array(sequence, dtype=np.int32),
         placed,
-        scratch_for(np.array(sequence, dtype=np.int32), slots, blocks=1, width=width, variances=0, counted=2),
+        scratch_for(np.array(sequence, dtype=np.int32), slots, blocks=1, width=width, metrics=0, counted=2),
     )
     if any(has_bounds(world.slots[g]) for g in sequence):
         assert (groups.row_bounds.owner >= 0).any() == world.whole

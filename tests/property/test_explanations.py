@@ -14,16 +14,23 @@ import numpy as np
 import pytest
 
 from domain.cycle.schedule import Scheduler
-from domain.kernels.arrays import METRIC_MAX, METRIC_ONE, PARTS_MAX
+from domain.kernels.arrays import (
+    BY_CLOSENESS,
+    BY_POWER,
+    METRIC_MAX,
+    METRIC_ONE,
+    METRICS_MAX,
+    PARTS_MAX,
+    POWER_ONE,
+)
 from domain.kernels.normalising import normal
 from domain.kernels.terms import rate_term
 from domain.model.events import NodeUpserted
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from domain.model.usage import Measured
-from domain.plugins.base import IdealScore, ResourceScore, Score, StaticFilter, StaticScore, VarianceScore
+from domain.plugins.base import RelativeScore, ResourceScore, Score, StaticFilter, StaticScore
 from domain.plugins.registry import ProfilePlan
-from domain.plugins.scores.global_variance import GlobalVariance
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
 from services.adapters.postgres.rows import json_text
@@ -78,8 +85,8 @@ class Record:
     def part(self, label: str, plugin: Score, i: int) -> float:
         """Work out a score of the i-th candidate."""
         view = self.view(i)
-        if isinstance(plugin, GlobalVariance):
-            raw = self._growth(label, plugin, view)
+        if isinstance(plugin, RelativeScore):
+            raw = self._power(plugin, view) if plugin.kind == BY_POWER else self._growth(label, plugin, view)
         else:
             raw = self._term(plugin, view) if isinstance(plugin, ResourceScore) else self._raw(plugin, view)
         if plugin.normaliser is None:
@@ -104,26 +111,47 @@ class Record:
         )  # fmt: skip
         return float(score[0])
 
-    def _growth(self, label: str, plugin: GlobalVariance, view: NodeView) -> float:
-        """What the pod would add to the variance times n^2, from how many count in it and their sum."""
-        column, value, _ = plugin.demand(self.template, view.resources)
+    def _growth(self, label: str, plugin: RelativeScore, view: NodeView) -> float:
+        """What the pod would add to variances times n^2, from how many count in each and their sum."""
+        parts = plugin.parts(self.template, view.resources)
         view.table.ensure_columns()
-        offered, held = view.table.allocatable[column, 0], view.table.requested[column, 0]
-        n, total = (self.basis["extremes"][label].get(key, 0) for key in ("nodes_count", "metrics_sum"))
-        own = metric(held, offered) if offered else 0
-        if plugin.measured_count:
-            (found,) = plugin.measured(view, np.zeros(1, dtype=np.int64))[:, 0].tolist()
-            if np.isnan(found):
+        seen = self.basis["extremes"][label]
+        sums = [(seen.get("nodes_count", 0), seen.get("metrics_sum", 0)), *seen.get("further", ())]
+        most = METRIC_MAX if len(sums) == 1 else METRICS_MAX
+        grown = 0.0
+        for r, (n, total) in enumerate(sums):
+            has, counted = parts[2 * r : 2 * r + 2]
+            offered = view.table.allocatable[has.column, 0]
+            held = view.table.requested[counted.column, 0]
+            if not offered:
                 return np.nan
-            own = int(found)
-        if not offered:
-            return np.nan
-        added = metric(value, offered)
-        return float(added * (2 * (own * n - total) + added * (n - 1)))
+            own = metric(held, offered, most)
+            if plugin.measured_count:
+                found = plugin.measured(view, _ROW)[r, 0]
+                if np.isnan(found):
+                    return np.nan
+                own = min(int(found) + (own if counted.column != has.column else 0), most)
+            added = metric(counted.value, offered, most)
+            grown += added * (2 * (own * n - total) + added * (n - 1))
+        return float(grown)
+
+    def _power(self, plugin: RelativeScore, view: NodeView) -> float:
+        """By how much the node would draw more, in units of 2^-30."""
+        has, counted = plugin.parts(self.template, view.resources)
+        view.table.ensure_columns()
+        capacity, held = view.table.allocatable[has.column, 0], view.table.requested[counted.column, 0]
+        before, k1, k2 = plugin.measured(view, _ROW)[:, 0].tolist()
+        after = 0.0
+        if capacity:
+            after = before + 100.0 * (held + counted.value) / capacity
+            before += 100.0 * held / capacity
+        if np.isnan(before) or after > 100.0:
+            return 0.0
+        return float(np.rint((k1 * np.exp(k2 * after) - k1 * np.exp(k2 * before)) * POWER_ONE))
 
 
-def metric(amount: int, offered: int) -> int:
-    return int(min(np.floor(float(amount) * METRIC_ONE / float(offered)), METRIC_MAX))
+def metric(amount: int, offered: int, most: int) -> int:
+    return int(min(np.floor(float(amount) * METRIC_ONE / float(offered)), most))
 
 
 def records(world: World) -> list[Record]:
@@ -154,8 +182,9 @@ def test_every_score_follows_from_what_is_stored(seed: int) -> None:
         if record.basis["resources"]:
             assert record.count == (len(candidates) if plan.reads_usage else min(2, len(candidates)))
         for use in plan.scores:
-            known = plan.reads_usage or isinstance(use.plugin, ResourceScore | VarianceScore)
-            if use.plugin.name in BY_SPEC or not known or isinstance(use.plugin, IdealScore):
+            known = plan.reads_usage or isinstance(use.plugin, ResourceScore | RelativeScore)
+            is_ideal = isinstance(use.plugin, RelativeScore) and use.plugin.kind == BY_CLOSENESS
+            if use.plugin.name in BY_SPEC or not known or is_ideal:
                 continue
             for i in range(record.count):
                 assert record.part(use.label, use.plugin, i) == candidates[i]["parts"][use.label], use.label
@@ -182,13 +211,16 @@ def test_the_worlds_of_these_tests_hold_what_matters() -> None:
             seen["measured"] += any(record.basis.get("usage", ()))
             seen["occupied"] += any(record.basis["requested"])
             seen["not measured"] += not record.plan.reads_usage
+            uses = record.plan.profile.scores
+            seen["in flight"] += any(use.args.get("inFlight", False) for use in uses)
             extremes = record.basis.get("extremes", {}).values()
+            seen["several"] += any("further" in each for each in extremes)
             seen["ranges"] += any(each["low"] != each["high"] for each in extremes)
     for name in (
         "TargetLoadPacking", "LoadVariationRiskBalancing", "LowRiskOverCommitment", "Peaks",
         "GlobalVariance", "SearchScore", "LRA", "BRA",
         "NodeResourcesFit", "ResourceThreshold", "PeakUsage", "measured", "occupied", "not measured",
-        "ranges",
+        "ranges", "in flight", "several",
     ):  # fmt: skip
         assert seen[name] > len(SEEDS) // 10, name
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from domain.colocation.estimate import ClaimSums, estimate_of
+from domain.colocation.estimate import ClaimSums, expected
 from domain.colocation.eviction import (
     Candidate,
     Cause,
@@ -23,7 +23,6 @@ from domain.colocation.suppression import Boxes, BoxSettings, plan_suppression
 from domain.colocation.view import Requests, available, room_without_recent
 from domain.model.colocation import (
     Amounts,
-    EstimateRule,
     EvictionRule,
     HotSpotRule,
     LendingForm,
@@ -42,9 +41,10 @@ GIB = 1 << 30
 def test_the_estimate_of_a_pod_is_by_container() -> None:
     """A limit of 2 cores, a request of 1.001 cores, and a container that says nothing."""
     cpu = ClaimSums(fixed=2_000, requested=1_001, silent_count=1)
-    assert estimate_of(EstimateRule(), cpu, ClaimSums(silent_count=3)) == (2_000 + 1_502 + 1_000, 3 * GIB)
+    assert expected(cpu, 150, 1_000) == 2_000 + 1_502 + 1_000
+    assert expected(ClaimSums(silent_count=3), 125, GIB) == 3 * GIB
     memory = ClaimSums(fixed=GIB, requested=4 * GIB)
-    assert estimate_of(EstimateRule(), ClaimSums(), memory) == (0, 6 * GIB)
+    assert expected(memory, 125, GIB) == 6 * GIB
 
 
 @pytest.mark.parametrize(("form", "mid_milli"), [("usage", 26_000), ("request", 8_000)])

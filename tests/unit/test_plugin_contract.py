@@ -14,6 +14,7 @@ from domain.model.nodes import NodeImage, NodeSpec, Taint
 from domain.model.pods import (
     CpuClaim,
     HostPort,
+    MemoryClaim,
     NodeAffinity,
     NodeSelectorTerm,
     PodTemplate,
@@ -31,26 +32,25 @@ from domain.model.selectors import (
 )
 from domain.model.usage import Measured
 from domain.plugins.base import (
-    IdealScore,
     LimitFilter,
     Plugin,
+    RelativeScore,
     ResourceFilter,
     ResourceScore,
     StaticFilter,
     StaticScore,
-    VarianceScore,
 )
 from domain.plugins.contract import declared, registered
 from domain.plugins.counting import CountFilter, CountScore, Incoming
 from domain.plugins.filters.node_name import NodeName
-from domain.plugins.registry import FILTERS, SCORES, STRATEGIES
+from domain.plugins.registry import FILTERS, IN_FLIGHT, SCORES, STRATEGIES
 from domain.plugins.template_filter import TemplateFilter
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
 from tests.plain_counting import World
 from tests.values import GIB, node, pod, template
 
-PLUGINS = (*FILTERS.values(), *SCORES.values(), *STRATEGIES.values(), TemplateFilter)
+PLUGINS = (*FILTERS.values(), *SCORES.values(), *STRATEGIES.values(), *IN_FLIGHT.values(), TemplateFilter)
 TEMPLATES_COUNT = 60
 
 _SSD = NodeSelectorTerm((Requirement("disk", "In", ("ssd",)),))
@@ -86,6 +86,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "images": ((), ("web:1",), ("web:1", "db:2")),
     "limits": ({}, {"cpu": 1_500}, {"cpu": 2_000, "memory": 4 * GIB}, {"memory": 3 * GIB}),
     "cpu_claim": (CpuClaim(), CpuClaim(fixed_milli=700), CpuClaim(requested_milli=300, silent_count=2)),
+    "memory_claim": (None, MemoryClaim(fixed_bytes=GIB), MemoryClaim(requested_bytes=GIB, silent_count=1)),
     "cluster": ("", "x", "y"),
     "role": ("", "master", "replica"),
     "excluded": ((), ("a",), ("b", "c")),
@@ -118,7 +119,18 @@ ARGS: dict[str, dict[str, Any]] = {
         "scoringStrategy": {"type": "RequestedToCapacityRatio", **_GPU, "requestedToCapacityRatio": _CURVE}
     },
     "Peaks": {"nodePowerModel": {name: {"k0": 1, "k1": 2, "k2": 0.5} for name in "abcd"}},
-    "ResourceThreshold": {"resources": [{"name": "cpu", "threshold": 40}, _MEASURED]},
+    "ResourceThreshold": {
+        "resources": [
+            {"name": "cpu", "threshold": 40},
+            {"name": "memory", "threshold": 20, "of": "measured"},
+            _MEASURED,
+        ],
+        "inFlight": True,
+    },
+    "GlobalVariance": {"resources": ["cpu", "memory"], "of": "measured", "inFlight": True},
+    "SearchScore": {"load": "measured", "inFlight": True},
+    "TargetLoadPacking": {"resource": "memory"},
+    "PeaksInFlight": {"nodePowerModel": {"a": {"k1": 2, "k2": 0.5}}, "inFlight": True},
     "PodTopologySpread": {
         "defaultingType": "List",
         "defaultConstraints": [
@@ -162,9 +174,7 @@ def answers(plugin: Plugin, shape: PodTemplate, view: NodeView) -> dict[str, str
         found["limits"] = plugin.limits(shape, resources)
     if isinstance(plugin, ResourceFilter):
         found["demands"] = plugin.demands(shape, resources)
-    if isinstance(plugin, VarianceScore):
-        found["demand"] = plugin.demand(shape, resources)
-    if isinstance(plugin, IdealScore):
+    if isinstance(plugin, RelativeScore):
         found["parts"] = plugin.parts(shape, resources)
     if isinstance(plugin, ResourceScore):
         found["term"] = plugin.term(shape, resources)

@@ -30,31 +30,46 @@ from domain.model.selectors import AffinityTerm, LabelSelector, PodAffinity, Spr
 from domain.model.usage import Measured
 from domain.plugins.base import (
     FirmFilter,
-    IdealScore,
     LimitFilter,
     Plugin,
+    RelativeScore,
     ResourceFilter,
     ResourceScore,
     StaticFilter,
     StaticScore,
-    VarianceScore,
 )
 from domain.plugins.counting import CountFilter, CountScore, Incoming
 from domain.plugins.node_selectors import match_term
-from domain.plugins.registry import FILTERS, SCORES, STRATEGIES, ProfilePlan
+from domain.plugins.registry import FILTERS, IN_FLIGHT, SCORES, STRATEGIES, ProfilePlan
 from domain.plugins.tolerations import tolerated, tolerates
 from domain.plugins.view import NodeView
 from domain.state.cluster import ClusterState
 from tests.values import GIB, node, pod, template
 
-PLUGINS: tuple[type[Plugin], ...] = (*FILTERS.values(), *SCORES.values(), *STRATEGIES.values())
+PLUGINS: tuple[type[Plugin], ...] = (
+    *FILTERS.values(),
+    *SCORES.values(),
+    *STRATEGIES.values(),
+    *IN_FLIGHT.values(),
+)
 CURVE = {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}
 NEEDED: dict[str, dict[str, Any]] = {
-    "ResourceThreshold": {"resources": [{"name": "cpu", "threshold": 80}]},
+    "ResourceThreshold": {
+        "resources": [
+            {"name": "cpu", "threshold": 80},
+            {"name": "cpu", "threshold": 80, "of": "measured"},
+            {"name": "memory", "threshold": 80, "of": "measured"},
+        ],
+        "inFlight": True,
+    },
     "Peaks": {"nodePowerModel": {"n": {"k1": 1}}},
+    "PeaksInFlight": {"nodePowerModel": {"n": {"k1": 1}}},
+    "GlobalVariance": {"of": "measured", "inFlight": True},
+    "SearchScore": {"load": "measured", "inFlight": True},
+    "TargetLoadPacking": {"resource": "memory"},
     "RequestedToCapacityRatio": {"scoringStrategy": {"requestedToCapacityRatio": CURVE}},
 }
-"""Arguments without which a plugin cannot be."""
+"""Arguments without which a plugin cannot be, or does not read all that it ever reads."""
 OF_PLATFORMS = ("ColocationFit", "ResourceThreshold", "MaxMemorySum", "MasterShare", "PeakUsage")
 """Filters that a profile has only when it says so."""
 
@@ -118,9 +133,7 @@ def ask(plugin: Plugin, shape: Any, state: ClusterState) -> None:
         plugin.limits(shape, state.resources)
     if isinstance(plugin, ResourceFilter | FirmFilter):
         plugin.demands(shape, state.resources)
-    if isinstance(plugin, VarianceScore):
-        plugin.demand(shape, state.resources)
-    if isinstance(plugin, IdealScore):
+    if isinstance(plugin, RelativeScore):
         plugin.parts(shape, state.resources)
     if isinstance(plugin, ResourceScore):
         plugin.term(shape, state.resources)

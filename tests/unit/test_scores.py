@@ -226,6 +226,22 @@ def test_growth_of_variance_is_exact() -> None:
     assert list(found.values()) == [float(high - each) / float(high - low) * 100.0 for each in growth]
 
 
+def test_variances_of_several_resources_are_summed_up_before_they_are_normalised() -> None:
+    """cpu is nearly even, so memory alone decides; as two scores both would have the same say."""
+    nodes = [node("a", cpu=100_000, memory=100 * GIB), node("b", cpu=100_000, memory=100 * GIB)]
+    others = [pod("p", template(1_000, 50 * GIB), on="a"), pod("q", template(2_000, 10 * GIB), on="b")]
+    wanted = template(1_000, GIB)
+    apart = [
+        rated(PluginUse(name="GlobalVariance", args={"resource": r}), nodes, wanted, *others)
+        for r in ("cpu", "memory")
+    ]
+    assert apart == [{"a": 100.0, "b": 0.0}, {"a": 0.0, "b": 100.0}]
+    together = PluginUse(name="GlobalVariance", args={"resources": ["cpu", "memory"]})
+    assert rated(together, nodes, wanted, *others) == {"a": 0.0, "b": 100.0}
+    lacking = [*nodes, node("c", cpu=100_000, memory=0)]
+    assert rated(together, lacking, wanted, *others) == {"a": 0.0, "b": 100.0, "c": 0.0}
+
+
 def test_a_node_without_the_resource_is_left_out_of_the_variance() -> None:
     use = PluginUse(name="GlobalVariance", args={"resource": "x.io/a"})
     nodes = [node("full", extended={"x.io/a": 4}), node("empty", extended={"x.io/a": 4}), node("none")]
@@ -313,6 +329,27 @@ def curve(*points: tuple[Any, Any]) -> dict[str, Any]:
         ("Peaks", {"nodePowerModel": {"n": {"k3": 1}}}, "nodePowerModel.n.k3"),
         ("GlobalVariance", {"resource": 1}, "resource"),
         ("GlobalVariance", {"of": "x"}, "of"),
+        ("GlobalVariance", {"resources": "cpu"}, "resources"),
+        ("GlobalVariance", {"resources": ["cpu", "cpu"]}, "resources[1]"),
+        ("GlobalVariance", {"resources": ["a", "b", "c", "d", "e"]}, "resources"),
+        ("GlobalVariance", {"resource": "cpu", "resources": ["memory"]}, "resources"),
+        ("GlobalVariance", {"inFlight": True}, "inFlight"),
+        ("GlobalVariance", {"of": "measured", "inFlight": "yes"}, "inFlight"),
+        ("GlobalVariance", {"of": "measured", "inFlight": True, "resource": "disk"}, "inFlight"),
+        ("SearchScore", {"inFlight": True}, "inFlight"),
+        ("LoadVariationRiskBalancing", {"inFlight": 1}, "inFlight"),
+        ("LoadVariationRiskBalancing", {"inFlight": True, "formula": "mu"}, "formula"),
+        ("LowRiskOverCommitment", {"inFlight": "true"}, "inFlight"),
+        ("Peaks", {"inFlight": True}, "nodePowerModel"),
+        ("Peaks", {"inFlight": 0, "nodePowerModel": {"n": {}}}, "inFlight"),
+        ("TargetLoadPacking", {"resource": "disk"}, "resource"),
+        (
+            "TargetLoadPacking",
+            {"resource": "memory", "defaultRequestsMultiplier": 1},
+            "defaultRequestsMultiplier",
+        ),
+        ("TargetLoadPacking", {"resource": "memory", "defaultRequests": {"cpu": 1}}, "defaultRequests"),
+        ("NodeResourcesFit", {"inFlight": True}, "inFlight"),
         ("SearchScore", {"resources": ["cpu", "memory", "x.io/a"]}, "resources"),
         ("SearchScore", {"resources": ["cpu", "cpu", "x.io/a", "x.io/b"]}, "resources[1]"),
         ("SearchScore", {"resources": ["cpu", 1, "x.io/a", "x.io/b"]}, "resources[1]"),
@@ -381,6 +418,7 @@ def threshold(name: str, count: int) -> Profile:
         ),
         (scored("NodeResourcesFit", 3, scoringStrategy=MANY_POINTS), "scores[2]", "score_numbers_max"),
         (scored("GlobalVariance", 5), "scores[4]", "variance_scores_max"),
+        (scored("GlobalVariance", 3, resources=["cpu", "memory"]), "scores[2]", "variance_scores_max"),
         (threshold("ResourceThreshold", 9), "filters[0]", "limits_per_profile_max"),
         (threshold("PeakUsage", 41), "filters[0]", "static_reasons_max"),
     ],

@@ -19,7 +19,8 @@ _DEFAULT = Threshold("cpu", 80.0, MEASURED)
 class PeakUsage(StaticFilter):
     """Refuse a node where yesterday's peak of a resource was above a threshold.
 
-    A node of which no peak is known passes.
+    A node of which no peak is known passes. Pods in flight do not matter to it: what is used today changes
+    nothing of yesterday.
 
     Formula: refused where `highest usage measured on the day before > threshold`, both in percent.
     Arguments: ``resources``, a list of ``name`` and ``threshold`` (percent, 0..100); default cpu, 80.

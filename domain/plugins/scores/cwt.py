@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from domain.kernels.arrays import BY_CLOSENESS
 from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import Arguments, numbers
-from domain.plugins.base import IdealScore, TermPart
+from domain.plugins.base import RelativeScore, TermPart
 from domain.plugins.pairwise import weights_of
 from domain.plugins.paper_resources import FOUR_RESOURCES, parts_of
 from domain.state.resources import ResourceIndex
@@ -17,7 +18,7 @@ _IMPORTANCE_MAX = 9.0
 """Saaty's scale: 1 is as important, 9 far more important."""
 
 
-class CWT(IdealScore):
+class CWT(RelativeScore):
     """Rate a node by TOPSIS: how near its free shares come to the best, and how far they are from the worst.
 
     Formula: ``x_r`` is the free share of a resource with the pod on the node. It is divided by the root of
@@ -36,6 +37,7 @@ class CWT(IdealScore):
 
     name: ClassVar[str] = "CWT"
     reads: ClassVar[frozenset[str]] = frozenset({"requests"})
+    kind = BY_CLOSENESS
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
         given = Arguments(args, path, ("resources", "comparisons"))
@@ -44,7 +46,7 @@ class CWT(IdealScore):
         self._weights = _ahp(given, len(self._names))
 
     def parts(self, template: PodTemplate, resources: ResourceIndex) -> tuple[TermPart, ...]:
-        """See ``IdealScore``."""
+        """See ``RelativeScore``: what the formula calls weights, and what the pod asks for."""
         return parts_of(self._names, self._weights, template, resources)
 
 

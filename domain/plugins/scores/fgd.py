@@ -95,7 +95,7 @@ class FGD(ResourceScore):
         return Term(DEVICES + LEAST_FRAGMENTATION, device_parts(template, resources), (*numbers, *self._mix))
 
     def measured(self, view: NodeView, rows: np.ndarray) -> np.ndarray:
-        """See ``Score``: the bit of the node's model."""
+        """See ``Plugin``: the bit of the node's model."""
         specs = view.table.specs
         found = [self._models.get(specs[row].labels.get(MODEL_LABEL, ""), OTHER_MODEL) for row in rows]
         return np.array([found], dtype=np.float64)

@@ -12,6 +12,7 @@ from domain.kernels.arrays import LOW_RISK
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import Arguments
 from domain.plugins.base import ResourceScore, Term, TermPart
+from domain.plugins.in_flight import ARGUMENT, in_flight
 from domain.plugins.measured_usage import PROVIDER_ARGUMENTS, load
 from domain.plugins.view import NodeView
 from domain.state.resources import CPU, CPU_BEYOND, MEMORY, MEMORY_BEYOND, ResourceIndex
@@ -34,7 +35,9 @@ class LowRiskOverCommitment(ResourceScore):
     ``loaded`` 0.
 
     Arguments: ``smoothingWindowSize`` (0 or less: the default 5), ``riskLimitWeights`` (``cpu``, ``memory``,
-    0..1; default 0.5 each, also for what is beyond).
+    0..1; default 0.5 each, also for what is beyond), ``inFlight`` (the mean is what was measured plus what
+    the pods that no measurement covers yet are expected to use by the policy, over the node's capacity;
+    without the pod, as are the requests with which it is compared; default false, as upstream).
     ``metricProvider`` and ``watcherAddress`` are taken without effect: usage comes by events.
     Source: scheduler-plugins, plugin LowRiskOverCommitment.
     """
@@ -47,8 +50,10 @@ class LowRiskOverCommitment(ResourceScore):
     numbers_max = 1
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
-        allowed = ("smoothingWindowSize", "riskLimitWeights", *PROVIDER_ARGUMENTS)
+        allowed = ("smoothingWindowSize", "riskLimitWeights", ARGUMENT, *PROVIDER_ARGUMENTS)
         given = Arguments(args, path, allowed)
+        self._in_flight = given.flag(ARGUMENT)
+        self.parts_max = 6 if self._in_flight else 4
         window = given.number("smoothingWindowSize", _WINDOW)
         self._window = window if window > 0 else _WINDOW
         weights = given.section("riskLimitWeights", _RESOURCES)
@@ -56,7 +61,10 @@ class LowRiskOverCommitment(ResourceScore):
         self._weights = {name: w if 0 <= w <= 1 else _WEIGHT for name, w in given_weights.items()}
 
     def term(self, template: PodTemplate, resources: ResourceIndex) -> Term:
-        """See ``ResourceScore``: per resource the requests, and what the limits are beyond them."""
+        """See ``ResourceScore``: per resource the requests, and what the limits are beyond them.
+
+        Then the pods in flight of each, if these count; the kernel leaves the pod itself out.
+        """
         if not any(template.requests.get(name) or template.limits.get(name) for name in _RESOURCES):
             return Term(LOW_RISK, ())
         parts = []
@@ -67,9 +75,11 @@ class LowRiskOverCommitment(ResourceScore):
                 TermPart(column, self._weights[name], request),
                 TermPart(beyond, 0.0, limit - request),
             ]
+        if self._in_flight:
+            parts += [in_flight(name, template, resources)[1] for name in _RESOURCES]
         return Term(LOW_RISK, tuple(parts), (math.sqrt(self._window),))
 
     def measured(self, view: NodeView, rows: np.ndarray) -> np.ndarray:
-        """See ``Score``: mean and deviation per resource, NaN where it was not measured."""
+        """See ``Plugin``: mean and deviation per resource, NaN where it was not measured."""
         loads = [load(view, name, rows) for name in _RESOURCES]
         return np.array([np.where(each.known, f, np.nan) for each in loads for f in each[:2]])

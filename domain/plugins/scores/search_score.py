@@ -11,10 +11,11 @@ from domain.kernels.arrays import SEARCH
 from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
 from domain.plugins.arguments import Arguments
-from domain.plugins.base import ResourceScore, Term
+from domain.plugins.base import ResourceScore, Term, TermPart
+from domain.plugins.in_flight import ARGUMENT, ESTIMATED, READS, in_flight
 from domain.plugins.paper_resources import FOUR_RESOURCES, parts_of
 from domain.plugins.view import NodeView
-from domain.state.resources import ResourceIndex
+from domain.state.resources import NOWHERE, ResourceIndex
 
 _WEIGHTS = {
     "balanced": (0.25, 0.25, 0.25, 0.25),
@@ -44,21 +45,27 @@ class SearchScore(ResourceScore):
     0.8), ``availableWeights`` (``mu``) and ``loadWeights`` (``v``): ``compressible`` (default 0.4, 0.1, 0.4,
     0.1), ``incompressible`` (0.1, 0.4, 0.1, 0.4) and ``balanced`` (0.25 each), four weights each that sum up
     to 1; ``load`` (``requested``, the default; or ``measured``: the highest of the latest and average usage
-    and of yesterday's peak stands for ``requested`` in ``L_r``, where it is known).
+    and of yesterday's peak stands for ``requested`` in ``L_r``, where it is known), ``inFlight`` (with
+    ``measured``, of cpu and memory: ``L_r`` adds to that load what the pod, and the pods that no measurement
+    covers yet, are expected to use by the policy, over the node's capacity; default false).
     Source: equations 16 to 27 of the paper on an improved bald eagle search for placement (TBESK, 2023).
     """
 
     name: ClassVar[str] = "SearchScore"
-    reads: ClassVar[frozenset[str]] = frozenset({"requests"})
+    reads: ClassVar[frozenset[str]] = READS
     parts_max = 4
     numbers_max = 29
 
     def __init__(self, args: Mapping[str, Any], path: str) -> None:
-        allowed = ("resources", "criticalLoads", "availableWeights", "loadWeights", "load")
+        allowed = ("resources", "criticalLoads", "availableWeights", "loadWeights", "load", ARGUMENT)
         given = Arguments(args, path, allowed)
         self._names = given.name_list("resources", FOUR_RESOURCES, least=4, most=4)
         self.reads_usage = given.choice("load", ("requested", "measured")) == "measured"
         self.measured_count = 4 if self.reads_usage else 0
+        self._in_flight = given.flag(ARGUMENT)
+        self.parts_max = 12 if self._in_flight else 4
+        if self._in_flight and not self.reads_usage:
+            raise FieldError(given.at(ARGUMENT), "needs load: measured; what is requested counts all pods")
         loads = given.numbers("criticalLoads", [_CRITICAL_LOAD] * 4, 0.0, 1.0)
         for i, each in enumerate(loads):
             if not 0.0 < each < 1.0:
@@ -67,11 +74,20 @@ class SearchScore(ResourceScore):
         self._numbers = (float(self.reads_usage), *loads, *weights)
 
     def term(self, template: PodTemplate, resources: ResourceIndex) -> Term:
-        """See ``ResourceScore``."""
-        return Term(SEARCH, parts_of(self._names, [1.0] * 4, template, resources), self._numbers)
+        """See ``ResourceScore``: the four resources; then, of pods in flight, capacities and estimates."""
+        parts = parts_of(self._names, [1.0] * 4, template, resources)
+        if self._in_flight:
+            expected = [
+                in_flight(part_name, template, resources)
+                if part_name in ESTIMATED
+                else (part, TermPart(NOWHERE, 1.0, part.value))
+                for part_name, part in zip(self._names, parts, strict=True)
+            ]
+            parts = (*parts, *(capacity for capacity, _ in expected), *(each for _, each in expected))
+        return Term(SEARCH, parts, self._numbers)
 
     def measured(self, view: NodeView, rows: np.ndarray) -> np.ndarray:
-        """See ``Score``: the load of each resource at its peak, in percent."""
+        """See ``Plugin``: the load of each resource at its peak, in percent."""
         if not self.reads_usage:
             return super().measured(view, rows)
         return np.array([_peak(view, name, rows) for name in self._names])
