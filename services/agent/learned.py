@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from domain.colocation.estimate import ClaimSums, estimate_of
+from domain.colocation.estimate import ClaimSums, expected
 from domain.colocation.view import Requests
 from domain.model.colocation import QUALITY_OF, Amounts, EstimateRule, Quality
 from domain.model.quantities import to_milli, to_units
@@ -33,7 +33,10 @@ class NodePod(NamedTuple):
     def estimate(self, rule: EstimateRule) -> Amounts:
         """Return what a low pod is expected to use; its requests, if any, are its overhead."""
         cpu, memory = (ClaimSums(fixed=each, silent_count=self.silent_count) for each in self.requests)
-        return estimate_of(rule, cpu, memory)
+        return Amounts(
+            expected(cpu, rule.cpu_percent, rule.cpu_milli),
+            expected(memory, rule.memory_percent, rule.memory_bytes),
+        )
 
 
 def pods_of(items: Iterable[Mapping[str, Any]]) -> dict[str, NodePod]:

@@ -160,8 +160,8 @@ class BatchCluster(msgspec.Struct, frozen=True, kw_only=True):
     ``facts`` come before ``claims``. ``gangs`` are those of which it places pods: with too few of them the
     claims on the nodes of all are lost. ``guards`` are what must hold beyond the nodes, with how far the
     worker had ``followed`` all others. ``usage`` replaces all that is remembered of a node; without series,
-    that goes. ``actions`` are what agents did. A revision of a profile that is there gets the resource version.
-    ``bill`` is added to what the hours have already, and ``unbilled`` counts the pods that reports
+    that goes. ``actions`` are what agents did. A revision of a profile that is there gets the resource
+    version. ``bill`` is added to what the hours have already, and ``unbilled`` counts the pods that reports
     name and it leaves out, by reason; the ledger does not keep that.
     """
 
