@@ -36,6 +36,10 @@ PodGiven = Annotated[
 GangGiven = Annotated[
     str | None, Query(description="Only pods of this gang: namespace/name", max_length=2 * NAME_MAX + 1)
 ]
+QualityGiven = Annotated[
+    Literal["high", "mid", "low"] | None,
+    Query(description="Only pods of this quality: Guaranteed, Burstable or BestEffort ones"),
+]
 Since = Annotated[
     str | None,
     Query(
@@ -118,10 +122,7 @@ def object_routes(deps: Deps) -> APIRouter:
             Query(description="Only bound and orphaned, or only pending pods"),
         ] = None,
         gang: GangGiven = None,
-        quality: Annotated[
-            Literal["high", "mid", "low"] | None,
-            Query(description="Only pods of this quality: Guaranteed, Burstable or BestEffort ones"),
-        ] = None,
+        quality: QualityGiven = None,
     ) -> Response:
         namespace, name = _split_gang(gang, namespace)
         which = PodFilter(namespace, node, phase, name, quality and QOS_CLASS_OF[Quality(quality)])
