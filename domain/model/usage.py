@@ -36,7 +36,7 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     by quality, in sum; ``pods`` what each pod has used since it started, by uid. ``pressure`` is the share of
     the last minute, in percent, in which a task waited for cpu (PSI, ``some avg60``). ``latency`` says of
     pods, by uid, how their latency compares with its bound: 1.2 is a fifth too slow. ``logged_ms`` is when
-    the log took a measurement by quality; 0: it came by no log.
+    the log took a measurement by quality, 0 where the node cannot have been measured and forgotten before.
     """
 
     node: str
@@ -88,8 +88,8 @@ class QualityRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     ``at_ms`` is when ``use`` was measured. ``counted`` says by uid how far the use of each pod is counted;
     what a pod that is not among them used counts from its start if it started after ``since_ms``, and else
-    from its next report: ``NEVER_MS`` in the record of a build that counted nothing. ``heat`` says whether
-    the node is hot.
+    from its first report as of later than that. It is ``NEVER_MS`` in the record of a build that counted
+    nothing. ``heat`` says whether the node is hot.
     """
 
     at_ms: int

@@ -22,19 +22,22 @@ from domain.colocation.pricing import (
 )
 from domain.model.colocation import QUALITY_OF, Amounts, CoLocationPolicy, PodCounters, Prices, Quality
 from domain.model.resources import CPU, MEMORY
-from domain.model.timestamps import NEVER_MS
-from domain.model.usage import NodeUsage, QualityRecord
+from domain.model.usage import CountedPod, NodeUsage, QualityRecord
+from domain.state.nodes import NodeEntry
 from domain.state.occupancy import Occupancy
+from domain.state.pod_counters import since_ms
 from domain.state.pods import PodEntry, started_ms
 
 UNBILLED_REASONS: Mapping[str, str] = {
     "unknown": "the pod is not known, is gone, or was placed a moment ago: its use waits in its counters",
     "elsewhere": "the pod is not on the node that reports it: its use waits in its counters",
     "before": "the pod started before its node was measured: what it used until then is not billed",
+    "late": "the report is of before the node was measured, as it went and came back: its use waits",
 }
 """Why the use of a pod in a report is not billed."""
 
 _HOUR_MS = 3_600_000
+_NOT_TOLD_MS = 10**12  # by a clock that is behind the log's: nothing is beyond a request for so long
 _NOTHING, _UNUSED = PodCounters(0.0, 0.0), Used()
 
 
@@ -47,7 +50,7 @@ class Billed(NamedTuple):
 
 
 def bill(of: Occupancy, usage: NodeUsage, record: QualityRecord | None, policy: CoLocationPolicy) -> Billed:
-    """Return what the pods that a measurement names used since they were reported last.
+    """Return what the pods that a measurement names, if any, used since they were reported last.
 
     Use belongs to the hour of the report. A pod without an earlier report counts from its start, if its node
     was measured by then: see ``QualityRecord``. A report that comes late or twice has nothing new of it.
@@ -63,14 +66,15 @@ def bill(of: Occupancy, usage: NodeUsage, record: QualityRecord | None, policy: 
     -----
     Cost: about 4 µs per pod.
     """
-    assert usage.pods is not msgspec.UNSET
+    if usage.pods is msgspec.UNSET:
+        return Billed(usage)
     unbilled, taken = Counter[str](), dict[str, PodCounters]()
-    begun_ms = NEVER_MS if record is None else record.since_ms
+    begun_ms = since_ms(usage) if record is None else record.since_ms
     sums: dict[tuple[str, Quality, Part], Used] = {}
     for uid, counters in usage.pods.items():
         pod = of.pods.get(of.keys.get(uid, ""))
         known = None if record is None else record.counted.get(uid)
-        if reason := _why_it_waits(pod, usage.node, is_known=known is not None):
+        if reason := _why_it_waits(pod, usage, known, begun_ms):
             unbilled[reason] += 1
             continue
         assert pod is not None
@@ -80,7 +84,8 @@ def bill(of: Occupancy, usage: NodeUsage, record: QualityRecord | None, policy: 
                 earlier = counted_from(PodCounters(*known[1:]), counters)
                 _add(sums, pod, policy, earlier, counters, usage.at_ms - known.at_ms)
         elif (started := min(started_ms(pod), pod.placed_ms)) > begun_ms:
-            _add(sums, pod, policy, _NOTHING, counters, usage.at_ms - started)
+            length_ms = usage.at_ms - started
+            _add(sums, pod, policy, _NOTHING, counters, length_ms if length_ms > 0 else _NOT_TOLD_MS)
         else:
             unbilled["before"] += 1
     if len(taken) < len(usage.pods):
@@ -88,13 +93,20 @@ def bill(of: Occupancy, usage: NodeUsage, record: QualityRecord | None, policy: 
     return Billed(usage, tuple(_lines(usage.at_ms, sums, policy.prices)), unbilled)
 
 
-def _why_it_waits(pod: PodEntry | None, node: str, *, is_known: bool) -> str:
+def without_past(usage: NodeUsage, record: QualityRecord | None, node: NodeEntry | None) -> NodeUsage:
+    """Return a measurement that says whether its node may have been measured and forgotten before."""
+    if record is None and (node is None or node.spec_count <= 1):  # it never went
+        return msgspec.structs.replace(usage, logged_ms=0)
+    return usage
+
+
+def _why_it_waits(pod: PodEntry | None, usage: NodeUsage, known: CountedPod | None, begun_ms: int) -> str:
     """Return why the use of a pod waits; "": it does not. When it was placed is known behind its batch."""
-    if pod is None:
+    if pod is None or (known is None and pod.node == usage.node and not pod.placed_ms):
         return "unknown"
-    if pod.node != node:
+    if pod.node != usage.node:
         return "elsewhere"
-    return "" if is_known or pod.placed_ms else "unknown"
+    return "late" if known is None and usage.at_ms <= begun_ms else ""
 
 
 def _add(

@@ -32,7 +32,7 @@ from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
 from domain.model.usage import UsageRecord
 from domain.state import foreign, nominating, settling, steps
-from domain.state.billing import Billed, bill
+from domain.state.billing import Billed, bill, without_past
 from domain.state.changes import (
     ActionTaken,
     BindUndone,
@@ -300,9 +300,9 @@ class ClusterState:
             return _SKIPPED
         policy = self.config.policies.of({} if spec is None else spec.labels).policy
         billed = Billed(event.usage)
-        if event.usage.pods is not msgspec.UNSET and USAGE_SHARD in self.own:
-            known = self.usage.qualities.get(event.usage.node)
-            billed = bill(self._occupancy, event.usage, known, policy)
+        if event.usage.quality is not msgspec.UNSET and USAGE_SHARD in self.own:
+            record = self.usage.qualities.get(event.usage.node)
+            billed = bill(self._occupancy, without_past(event.usage, record, entry), record, policy)
         change = self.usage.fold(billed.usage, spec, policy.hot_spot)
         if isinstance(change, NodeMeasured):
             change = msgspec.structs.replace(change, bill=billed.lines, unbilled=billed.unbilled)

@@ -10,17 +10,18 @@ from collections.abc import Mapping
 import msgspec
 
 from domain.model.colocation import PodCounters
-from domain.model.limits import counted_pods_max, pod_counters_seconds
+from domain.model.limits import counted_pods_max, pod_counters_seconds, usage_ahead_seconds_max
 from domain.model.usage import CountedPod, NodeUsage, QualityRecord
 
 
 def since_ms(usage: NodeUsage) -> int:
-    """Return from when on pods of a node are counted from their start, by its first measurement.
+    """Return ``QualityRecord.since_ms`` by the first measurement of a node.
 
-    By the log's clock, as it is compared with when pods were placed: the node's own may be behind, and a
-    measurement may come late.
+    What is known of a node is forgotten with it. Where it was there before (``logged_ms`` says so), a report
+    of then may come late, when it is back. None is as of later than its place in the log and
+    ``usage_ahead_seconds_max``, so a report as of later than that has all use that may have been billed.
     """
-    return max(usage.at_ms, usage.logged_ms)
+    return usage.logged_ms + usage_ahead_seconds_max * 1_000 if usage.logged_ms else usage.at_ms - 1
 
 
 def with_counters(record: QualityRecord, at_ms: int, pods: Mapping[str, PodCounters]) -> QualityRecord:

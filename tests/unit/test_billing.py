@@ -38,14 +38,15 @@ def usage(minute: float, logged: float = 0, **core_seconds: float) -> NodeUsage:
 class World:
     """A node that was first measured at ``START_MS``, and the lines of its bill so far."""
 
-    def __init__(self, policy: CoLocationPolicy | None = None) -> None:
+    def __init__(self, policy: CoLocationPolicy | None = None, *, is_measured: bool = True) -> None:
         self.state = ClusterState(seed=1)
         self.lines: list[BillLine] = []
         self.unbilled = Counter[str]()
         if policy is not None:
             self.state.apply(ConfigUpserted(CO_LOCATION_POLICY, "", "all", policy, 1))
         self.state.apply(NodeUpserted(node_from_manifest(node_manifest("n", cpu=40, memory="1Gi"))))
-        self.report(0)
+        if is_measured:
+            self.report(0)
 
     def pod(
         self, uid: str, minute: float, *, cpu: str | None = None, limit: str | None = None, **more: Any
@@ -156,30 +157,40 @@ def test_a_pod_that_ran_before_its_node_was_measured_is_billed_from_its_first_re
     assert world.used == {"low": 12.0}
 
 
-def test_a_node_whose_clock_is_behind_is_measured_from_when_the_log_says() -> None:
-    world = World()
-    world.state.apply(NodeDeleted("n"))
-    world.state.apply(NodeUpserted(node_from_manifest(node_manifest("n", cpu=40, memory="1Gi"))))
-    world.pod("p", 1)
-    for minute, used in ((-30, 1e6), (-29, 1e6 + 5)):
-        (change,) = world.state.apply(NodeUsed(usage(minute, minute + 40, p=used)))
-        assert isinstance(change, NodeMeasured)
-        world.lines += change.bill
-    assert world.used == {"low": 5.0}
-
-
-def test_a_node_that_went_and_came_back_does_not_bill_its_pods_twice() -> None:
-    world = World()
-    world.pod("p", 1)
-    world.report(5, p=100.0)
+def went_and_came_back(world: World) -> None:
     world.state.apply(NodeDeleted("n"))
     assert world.state.apply(NodeUsed(usage(6, 6, p=110.0))) == (Skipped(),)
     world.state.apply(NodeUpserted(node_from_manifest(node_manifest("n", cpu=40, memory="1Gi"))))
-    world.state.apply(NodeUsed(usage(0, logged=7)))  # it comes twice, after the node has come back
-    world.report(8, p=130.0)
-    world.report(9, p=140.0)
+
+
+def test_a_node_that_went_and_came_back_does_not_bill_its_pods_twice() -> None:
+    """What was measured is forgotten with it, so only a report as of later says what is new."""
+    world = World()
+    world.pod("p", 1)
+    world.report(4, p=90.0)
+    world.report(5, p=100.0)
+    went_and_came_back(world)
+    late = world.state.apply(NodeUsed(usage(4, 7, p=90.0)))  # it comes twice
+    assert isinstance(late[0], NodeMeasured)
+    assert late[0].unbilled == {"late": 1}
+    for minute, used in ((7.5, 120.0), (9, 130.0), (10, 140.0)):
+        world.report(minute, p=used)
     assert world.used == {"low": 110.0}
-    assert world.unbilled == {"before": 1}
+    assert world.unbilled == {"late": 1, "before": 1}
+    world.pod("q", 11)
+    world.report(12, q=5.0)
+    assert world.used == {"low": 115.0}
+
+
+def test_a_node_that_never_went_has_any_clock() -> None:
+    """A report of any time says what was not billed yet: there was none before."""
+    world = World(is_measured=False)
+    world.pod("p", 1, cpu="1", limit="2")
+    for minute, used in ((-9_000, 100.0), (-8_999, 105.0), (-9_000, 100.0)):
+        (change,) = world.state.apply(NodeUsed(usage(minute, 2, p=used)))
+        assert isinstance(change, NodeMeasured)
+        world.lines += change.bill
+    assert world.used == {"request": 105.0}
 
 
 def test_the_use_of_a_pod_that_is_not_known_here_waits() -> None:
@@ -267,7 +278,8 @@ def test_a_record_of_a_build_that_counted_nothing_bills_no_pod_from_its_start() 
     written = b'{"at_ms":%d,"use":{},"pods_at_ms":9,"pods":{"p":[1.0,2.0]}}' % (START_MS + 6 * MINUTE_MS)
     world.state.usage.qualities["n"] = msgspec.json.decode(written, type=QualityRecord)
     world.report(7, p=130.0)
-    world.pod("q", 7.5)
-    world.report(8, p=140.0, q=5.0)
-    assert world.used == {"low": 115.0}
-    assert world.unbilled == {"before": 1}
+    world.pod("q", 8.5)
+    world.report(9, p=140.0, q=5.0)
+    world.report(10, p=150.0, q=6.0)
+    assert world.used == {"low": 116.0}
+    assert world.unbilled == {"late": 1, "before": 1}
