@@ -183,36 +183,15 @@ def _scatter(bound, rows, kept, own):  # type: ignore[no-untyped-def]
 
 
 @helper
-def bound_rows(columns, groups, bounds, changes, g, is_recent, start, n, scratch):  # type: ignore[no-untyped-def]
-    """Write the bounds of n rows of a group into ``scratch.estimate``: at most ``BLOCK``.
-
-    They are the rows from ``start`` on, or with ``is_recent`` those of the change log from there on.
-    """
-    part = groups.static_part[g]
+def _add_terms(  # type: ignore[no-untyped-def]
+    columns, groups, free, loss, changes, g, is_recent, start, first, n, scratch
+):
+    """Add the bounds of the terms of a group to ``scratch.estimate``; see ``bound_rows``."""
     bound = scratch.estimate[:n]
     total = scratch.share[0, :n]
     weights = scratch.share[1, :n]
     even = scratch.share[2, :n]
-    doubtful = scratch.doubtful[:n]
-    free = bounds.recent_free if is_recent else bounds.free
-    loss = bounds.recent_loss if is_recent else bounds.loss
-    first = start % RECENT_MAX if is_recent else start
     end = first + n
-    if is_recent:
-        rows = changes.rows[start : start + n]
-        _gather(bounds.base[part], rows, bound)
-        _gather(bounds.even[part], rows, even)
-    else:
-        _copy(bounds.base[part, first:end], bound)
-        _copy(bounds.even[part, first:end], even)
-    _clear(doubtful)
-    for d in range(groups.demand_count[g]):
-        c = groups.demand_column[g, d]
-        if groups.demand_value[g, d] > 0:
-            value = np.float32(groups.demand_value[g, d])
-            _drop_full(free[c, first:end], loss[c, first:end], value, bound, doubtful)
-        else:
-            _doubt_full(free[c, first:end], doubtful)
     for t in range(groups.term_count[g]):
         begin = groups.term_first[g, t]
         parts = groups.term_first[g, t + 1] - begin
@@ -255,6 +234,38 @@ def bound_rows(columns, groups, bounds, changes, g, is_recent, start, n, scratch
                 free[o, first:end], loss[o, first:end],
                 np.float32(groups.part_value[g, begin + parts - 1]), even, weight, bound,
             )  # fmt: skip
+
+
+@helper
+def bound_rows(columns, groups, bounds, changes, g, is_recent, start, n, scratch):  # type: ignore[no-untyped-def]
+    """Write the bounds of n rows of a group into ``scratch.estimate``: at most ``BLOCK``.
+
+    They are the rows from ``start`` on, or with ``is_recent`` those of the change log from there on.
+    """
+    part = groups.static_part[g]
+    bound = scratch.estimate[:n]
+    even = scratch.share[2, :n]
+    doubtful = scratch.doubtful[:n]
+    free = bounds.recent_free if is_recent else bounds.free
+    loss = bounds.recent_loss if is_recent else bounds.loss
+    first = start % RECENT_MAX if is_recent else start
+    end = first + n
+    if is_recent:
+        rows = changes.rows[start : start + n]
+        _gather(bounds.base[part], rows, bound)
+        _gather(bounds.even[part], rows, even)
+    else:
+        _copy(bounds.base[part, first:end], bound)
+        _copy(bounds.even[part, first:end], even)
+    _clear(doubtful)
+    for d in range(groups.demand_count[g]):
+        c = groups.demand_column[g, d]
+        if groups.demand_value[g, d] > 0:
+            value = np.float32(groups.demand_value[g, d])
+            _drop_full(free[c, first:end], loss[c, first:end], value, bound, doubtful)
+        else:
+            _doubt_full(free[c, first:end], doubtful)
+    _add_terms(columns, groups, free, loss, changes, g, is_recent, start, first, n, scratch)
     if _any(doubtful):
         for i in range(n):
             row = changes.rows[start + i] if is_recent else start + i

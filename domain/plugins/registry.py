@@ -153,8 +153,6 @@ class ProfilePlan:
         The filter that asks for what no eviction frees.
     colocates : bool
         Whether pods of weaker promises take what is idle, and so low ones have their turns behind all others.
-    metrics_count : int
-        Number of metrics of nodes that the kernel needs for scores over all nodes.
     measured_first : dict
         Plugin whose figures the kernel reads -> where its measured columns begin.
 
@@ -195,7 +193,6 @@ class ProfilePlan:
         self.kernel_scores: tuple[ScoreUse[Score], ...] = (
             *self.normalised_scores, *self.resource_scores, *self.relative_scores, *self.count_scores
         )  # fmt: skip
-        self.metrics_count = sum(use.plugin.metrics_count for use in self.relative_scores)
         self.raws_count = len(self.normalised_scores)
         self.measured_first: dict[Plugin, int] = {}
         measuring = [use.plugin for use in (*self.resource_scores, *self.relative_scores)]
@@ -213,6 +210,11 @@ class ProfilePlan:
         rating = [use.plugin for use in (*self.static_scores, *self.normalised_scores)]
         reads += [each.reads - IMAGE_FIELDS if each.reads_images else each.reads for each in rating]
         self._static_reads = sorted(set().union(*reads))
+
+    @property
+    def metrics_count(self) -> int:
+        """Number of metrics of nodes that the kernel needs for scores that compare all nodes."""
+        return sum(use.plugin.metrics_count for use in self.relative_scores)
 
     @property
     def filters_by_usage(self) -> bool:

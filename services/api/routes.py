@@ -106,9 +106,8 @@ def object_routes(deps: Deps) -> APIRouter:
     )
     async def node(request: Request, name: NodeNamed) -> Response:
         sees_all = caller_of(request).namespaces is None
-        return found_answer(
-            await views.show_node(seen_store(deps, request), name, sees_all=sees_all), f"node {name}"
-        )
+        found = await views.show_node(seen_store(deps, request), name, sees_all=sees_all)
+        return found_answer(found, f"node {name}")
 
     @router.get("/v1/pods", responses=answering(answers.PodPage), summary="List live pods")
     async def pods(

@@ -42,12 +42,7 @@ class WorkerMetrics:
         self.measured = Counter(
             "berth_usage_written", "Nodes whose measured usage was made durable, per batch", registry=registry
         )
-        self.unbilled = Counter(
-            "berth_usage_unbilled",
-            f"Pods in reports of use that are not billed, by reason: {_said(UNBILLED_REASONS)}",
-            ["reason"],
-            registry=registry,
-        )
+        self.unbilled = _unbilled(registry)
         self.lag_records = Gauge(
             "berth_shard_lag_records", "Records appended and not yet folded", ["shard"], registry=registry
         )
@@ -151,6 +146,11 @@ class WorkerMetrics:
 
 def _said(reasons: Mapping[str, str]) -> str:
     return "; ".join(map(" ".join, reasons.items()))
+
+
+def _unbilled(registry: CollectorRegistry) -> Counter:
+    said = f"Pods in reports of use that are not billed, by reason: {_said(UNBILLED_REASONS)}"
+    return Counter("berth_usage_unbilled", said, ["reason"], registry=registry)
 
 
 def _inbox(registry: CollectorRegistry) -> Gauge:

@@ -80,7 +80,6 @@ def _resource_threshold(random: Random, both: list[dict[str, Any]]) -> dict[str,
 
 
 def _score(random: Random) -> PluginUse:
-    args: dict[str, Any] = {}
     name = random.choice(
         (
             "FirstFit", "NodeResourcesFit", "NodeResourcesFit", "NodeResourcesBalancedAllocation", "Peaks",
@@ -89,6 +88,16 @@ def _score(random: Random) -> PluginUse:
             "SearchScore", "LRA", "BRA", "CWT", *BY_DEVICES, *BY_DEVICES,
         )
     )  # fmt: skip
+    args = _args(name, random)
+    if name in ("Peaks", "LoadVariationRiskBalancing", "LowRiskOverCommitment") and random.random() < 0.5:
+        args["inFlight"] = True
+    if name in UPSTREAM and random.random() < 0.5:
+        args["arithmetic"] = "integer"
+    return PluginUse(name=name, weight=random.choice((0.5, 1.0, 1.0, 3.0)), args=args)
+
+
+def _args(name: str, random: Random) -> dict[str, Any]:
+    args: dict[str, Any] = {}
     match name:
         case "NodeResourcesFit":
             kind = random.choice(("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"))
@@ -151,8 +160,4 @@ def _score(random: Random) -> PluginUse:
         case "Peaks":
             models = {n: {"k0": 1, "k1": 1 + i % 3, "k2": 0.01} for i, n in enumerate(NODES_WITH_A_MODEL)}
             args = {"nodePowerModel": models}
-    if name in ("Peaks", "LoadVariationRiskBalancing", "LowRiskOverCommitment") and random.random() < 0.5:
-        args["inFlight"] = True
-    if name in UPSTREAM and random.random() < 0.5:
-        args["arithmetic"] = "integer"
-    return PluginUse(name=name, weight=random.choice((0.5, 1.0, 1.0, 3.0)), args=args)
+    return args
