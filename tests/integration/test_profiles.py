@@ -155,7 +155,7 @@ async def test_the_api_shows_what_is_in_force_and_what_was(world: World) -> None
     await send(world, *changes[3:])
     found = await all_items(world, "/v1/profiles", answers.ProfilePage, limit=2)
     assert [(item["name"], item["revision"]) for item in found] == [
-        ("default-scheduler", 1), ("first-fit", 2), ("least-allocated", 1), ("mine", 4),
+        ("colocation", 1), ("default-scheduler", 1), ("first-fit", 2), ("least-allocated", 1), ("mine", 4),
         ("most-allocated", 1)
     ]  # fmt: skip
     first_fit = await answer_of(world, "/v1/profiles/first-fit", answers.ProfileDetail)

@@ -162,7 +162,10 @@ def test_keys_are_shown_once(server_dir: Path) -> None:
     assert (second.returncode, second.stderr) == (0, ""), "it is not the first"
     refused = berth(server_dir, "api-key", "create", "ops", "--role", "boss")
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert "--role: 'boss' is not allowed; allowed are producer, operator, auditor, admin" in refused.stderr
+    assert (
+        "--role: 'boss' is not allowed; allowed are producer, operator, auditor, agent, admin"
+        in refused.stderr
+    )
     assert key not in json.dumps(shown)
     assert berth(server_dir, "api-key", "revoke", "ci").returncode == 0
     assert berth(server_dir, "api-key", "revoke", "ci").returncode == 1
