@@ -194,7 +194,10 @@ def _line(phase: Phase) -> str:
 
 
 def summary(found: Sequence[Phase]) -> dict[str, Any]:
-    """Return the medians by mode; ``holds`` says of each promise whether it was kept."""
+    """Return the medians by mode; ``holds`` says of each promise whether it was kept.
+
+    None: what else the machine did cost the server more than free low pods, so nothing is shown.
+    """
     of = {mode: [each for each in found if each.mode == mode] for mode in MODES}
     p99 = {mode: median(each.p99_ms for each in rows) for mode, rows in of.items()}
     high = {mode: median(each.high_cores for each in rows) for mode, rows in of.items()}
@@ -208,8 +211,9 @@ def summary(found: Sequence[Phase]) -> dict[str, Any]:
         "low_cores": {mode: round(value, 3) for mode, value in lent.items()},
         "low_of_quota_max": round(max(over), 3),
         "holds": {
-            "half of what free low pods cost in p99": p99["agent"] - p99["alone"]
-            <= (p99["free"] - p99["alone"]) / 2,
+            "half of what free low pods cost in p99": None
+            if p99["free"] <= p99["alone"]
+            else p99["agent"] - p99["alone"] <= (p99["free"] - p99["alone"]) / 2,
             "low pods use their quota and 5 % at most": max(over) <= 1.05,
             "the server gets the cpu that it gets alone, within 5 %": abs(high["agent"] / high["alone"] - 1)
             <= 0.05,
@@ -282,7 +286,7 @@ def draw(found: Sequence[Phase], folder: Path) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, and print what was found as JSON; 1 where a promise was not kept."""
+    """Measure, and print what was found as JSON; 1 where a promise was not shown to be kept."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.colocation_linux", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("rounds", help="the server alone, beside free low pods, and beside held ones")
