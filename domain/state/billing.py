@@ -96,7 +96,7 @@ def bill(of: Occupancy, usage: NodeUsage, record: QualityRecord | None, policy: 
 def without_past(usage: NodeUsage, record: QualityRecord | None, node: NodeEntry | None) -> NodeUsage:
     """Return a measurement that says whether its node may have been measured and forgotten before."""
     if record is None and (node is None or node.spec_count <= 1):  # it never went
-        return msgspec.structs.replace(usage, logged_ms=0)
+        return msgspec.structs.replace(usage, logged_ms=msgspec.UNSET)
     return usage
 
 

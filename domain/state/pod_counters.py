@@ -21,7 +21,9 @@ def since_ms(usage: NodeUsage) -> int:
     of then may come late, when it is back. None is as of later than its place in the log and
     ``usage_ahead_seconds_max``, so a report as of later than that has all use that may have been billed.
     """
-    return usage.logged_ms + usage_ahead_seconds_max * 1_000 if usage.logged_ms else usage.at_ms - 1
+    if usage.logged_ms is msgspec.UNSET:
+        return usage.at_ms - 1
+    return usage.logged_ms + usage_ahead_seconds_max * 1_000
 
 
 def with_counters(record: QualityRecord, at_ms: int, pods: Mapping[str, PodCounters]) -> QualityRecord:

@@ -166,7 +166,7 @@ def test_measurements_and_profiles_of_another_worker_hold_here_too() -> None:
     tell(teams, "ADDED", *(node_manifest(node, resource_version=1) for node in (near, far)))
     names = keys_of(teams[0], 1, 3)
     tell(teams, "ADDED", pod_manifest(names[0], cpu=1, node_name=far, resource_version=1))
-    tell(teams, "ADDED", usage_manifest(far, percent={"cpu": 40.0}), at_ms=AT_MS + 1_000)
+    tell(teams, "ADDED", usage_manifest(far, percent={"cpu": 40.0}), at_ms=AT_MS + 60_000)
     tell(teams, "ADDED", pod_manifest(names[1], cpu=1, node_name=far, resource_version=1))
     assert columns(teams[0].planners[1])["recent"][far] == [f"default/{names[1]}"]
     tell(teams, "ADDED", profile_manifest("packing", resource_version=1))
