@@ -38,6 +38,7 @@ UNBILLED_REASONS: Mapping[str, str] = {
 
 _HOUR_MS = 3_600_000
 _NOT_TOLD_MS = 10**12  # by a clock that is behind the log's: nothing is beyond a request for so long
+_PARTS = tuple(Part)
 _NOTHING, _UNUSED = PodCounters(0.0, 0.0), Used()
 
 
@@ -64,7 +65,7 @@ def bill(of: Occupancy, usage: NodeUsage, record: QualityRecord | None, policy: 
 
     Notes
     -----
-    Cost: about 4 µs per pod.
+    Cost: about 7 µs per pod, with the fold of its counters.
     """
     if usage.pods is msgspec.UNSET:
         return Billed(usage)
@@ -122,11 +123,11 @@ def _add(
     quality = QUALITY_OF[template.qos_class]
     requests = Amounts(template.requests.get(CPU, 0), template.requests.get(MEMORY, 0))
     parts = split(quality, policy.view.is_lending, requests, earlier, later, length_ms / 1_000)
-    for part, used in zip(Part, parts, strict=True):
+    for part, used in zip(_PARTS, parts, strict=True):
         if used != _UNUSED:
             at = pod.spec.namespace, quality, part
-            sum_ = sums.get(at, _UNUSED)
-            sums[at] = Used(sum_[0] + used[0], sum_[1] + used[1])
+            cpu, memory = sums.get(at, _UNUSED)
+            sums[at] = Used(cpu + used[0], memory + used[1])
 
 
 def _lines(at_ms: int, sums: Mapping[tuple[str, Quality, Part], Used], prices: Prices) -> Iterator[BillLine]:
