@@ -36,7 +36,8 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     by quality, in sum; ``pods`` what each pod has used since it started, by uid. ``pressure`` is the share of
     the last minute, in percent, in which a task waited for cpu (PSI, ``some avg60``). ``latency`` says of
     pods, by uid, how their latency compares with its bound: 1.2 is a fifth too slow. ``logged_ms`` is when
-    the log took a measurement by quality, unset where the node cannot have been measured and forgotten before.
+    the log took a measurement by quality, unset where the node cannot have been measured and forgotten
+    before.
     """
 
     node: str
