@@ -32,6 +32,7 @@ from domain.model.selectors import (
 )
 from domain.model.usage import Measured
 from domain.plugins.base import (
+    FirmFilter,
     LimitFilter,
     Plugin,
     RelativeScore,
@@ -160,6 +161,7 @@ def world() -> NodeView:
     on_a = template(500, GIB, 80, cluster="x", role="master", limits={"cpu": 900, "memory": 2 * GIB})
     for name, shape, on in (("p", on_a, "a"), ("q", template(300, cluster="x", role="replica"), "b")):
         state.apply(PodUpserted(pod(name, shape, on=on)))
+    state.table.hot[0] = True
     cpu, memory = Measured(avg=30.0, std=9.0, peak=25.0), Measured(avg=55.0, std=20.0)
     return NodeView(state, {"a": {"cpu": cpu, "memory": memory}, "b": {"cpu": Measured(avg=10.0, std=2.0)}})
 
@@ -172,7 +174,7 @@ def answers(plugin: Plugin, shape: PodTemplate, view: NodeView) -> dict[str, str
         found["refuse"] = plugin.refuse(shape, view, rows)
     if isinstance(plugin, LimitFilter):
         found["limits"] = plugin.limits(shape, resources)
-    if isinstance(plugin, ResourceFilter):
+    if isinstance(plugin, ResourceFilter | FirmFilter):
         found["demands"] = plugin.demands(shape, resources)
     if isinstance(plugin, RelativeScore):
         found["parts"] = plugin.parts(shape, resources)
