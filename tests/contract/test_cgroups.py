@@ -220,7 +220,7 @@ def test_pressure_is_read_where_the_kernel_has_it(machine: Machine) -> None:
 
 def test_processes_below_a_group_are_its_own(machine: Machine) -> None:
     machine.make(inner := f"{pod()}/container")
-    pids = [machine.spawn(inner, "input()"), machine.spawn(inner, "input()")]
+    pids = [machine.spawn(inner, "import time; time.sleep(600)") for _ in range(2)]
     assert sorted(machine.cgroups.processes(pod())) == sorted(pids)
 
 
