@@ -48,7 +48,7 @@ async def day(kind: str, request: pytest.FixtureRequest, *, restart: bool) -> li
         await bootstrap.initialise(place, 2)
         async with client_of(place) as client:
             world = World(place, client)
-            full = pod_manifest("there", cpu=2, node_name="idle")
+            full = pod_manifest("there", cpu="200m", node_name="idle")
             events = [
                 event("ADDED", PROFILE),
                 *(event("ADDED", thing) for thing in (node_manifest("idle"), node_manifest("busy"), full)),
@@ -88,10 +88,10 @@ async def test_pods_go_by_what_is_measured_and_restarts_change_nothing(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     found = await day(kind, request, restart=False)
-    # The idle node has half of its cores requested already. 0.75 cores are predicted for a pod, the
-    # one to place and each that came after the measurement.
-    used = [5 + 18.75, 10 + 18.75, 10 + 37.5]
-    scores = [60 * used[0] / 40 + 40, 60 * used[1] / 40 + 40, 40 * (100 - used[2]) / 60]
+    # 0.75 cores are predicted for a pod, the one to place and each that came before it, and 0.3 for the one
+    # that is there: no measurement was made a minute after any of them was placed.
+    used = [5 + 7.5 + 18.75, 10 + 7.5 + 2 * 18.75, 10 + 7.5 + 3 * 18.75]
+    scores = [60 * used[0] / 40 + 40, 40 * (100 - used[1]) / 60, 40 * (100 - used[2]) / 60]
     assert found[:3] == [("idle", pytest.approx(score)) for score in scores]
     assert found[3] == {
         "at": "2026-01-02T12:00:30.000Z",
@@ -109,6 +109,6 @@ async def test_pods_go_by_what_is_measured_and_restarts_change_nothing(
             "network": {"avg": 3.5, "std": 0.0, "latest": 3.5, "peak_yesterday": None},
         },
     }
-    assert then["sums"]["cpu"] == {"allocatable": "4", "requested": "2500m"}  # `there` and `first`
-    assert then["sums"]["~requested"]["requested"] == "0"  # no pod came since the measurement
+    assert then["sums"]["cpu"] == {"allocatable": "4", "requested": "700m"}  # `there` and `first`
+    assert then["sums"]["~requested"]["requested"] == "700m"  # both are recent
     assert await day(kind, request, restart=True) == found
