@@ -25,6 +25,7 @@ from benchmarks import machine
 from benchmarks.node_stage import LOW, MID, Groups, Told, agent, api, groups, pod
 from benchmarks.stage import BenchError
 from benchmarks.statistics import percentile
+from ops.child import environment, python_module, python_path
 from services.ports.cgroups import Quota
 
 MODES = ("alone", "free", "agent")
@@ -110,7 +111,9 @@ def _measure(where: Groups, port: int, number: int, mode: str, seconds: float) -
     """Let the probe ask, and read meanwhile what the groups use and which quota holds."""
     before = where.cgroups.node(), where.cpu_seconds(HIGH), where.cpu_seconds(LOW), time.monotonic()
     probe = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.colocation_linux", "probe", str(port), str(seconds)],
+        python_module("benchmarks.colocation_linux", "probe", port, seconds),
+        cwd="/",
+        env=environment(PYTHONPATH=python_path()),
         stdout=subprocess.PIPE,
         text=True,
     )

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from benchmarks.stage import BenchError
+from ops.child import environment, python_path
 from services import bootstrap
 from services.ports.cgroups import Cgroups, Feature
 
@@ -55,7 +56,8 @@ class Groups(NamedTuple):
             for mount in self.mounts:
                 (mount / self.root / group / "cgroup.procs").write_text(str(os.getpid()))
 
-        return subprocess.Popen(command, preexec_fn=enter, text=True, **how)
+        kept = environment(PYTHONPATH=python_path())
+        return subprocess.Popen(command, cwd="/", env=kept, preexec_fn=enter, text=True, **how)
 
     def cpu_seconds(self, group: str) -> float:
         """Return what a group has used of cpu."""
@@ -176,7 +178,14 @@ def api(told: Told) -> Iterator[str]:
 def agent(where: Groups, url: str) -> Iterator[subprocess.Popen[str]]:
     """Run `berth agent` on the groups; it is up once this yields."""
     command = (str(BERTH), "agent", "--node", "bench", "--api", url, "--cgroup-root", where.root)
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        cwd="/",
+        env=environment(PYTHONPATH=python_path()),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert process.stderr is not None
         first = process.stderr.readline()
