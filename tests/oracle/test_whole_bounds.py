@@ -53,6 +53,7 @@ def test_no_bound_is_below_the_exact_total(seed: int, monkeypatch: pytest.Monkey
     exact = np.where(fits & (base >= 0), exact, -1.0)
     code = (base < 0).astype(np.int16)
     monkeypatch.setattr(row_bounds, "filter_row", filter_row.py_func)
+    monkeypatch.setattr(row_bounds, "_add_terms", row_bounds._add_terms.py_func)
     terms = (kinds, heavy, parts, weights)
     bound, of_recent = bounds_of(random, allocatable, requested, value, base, even, code, terms)
     assert (bound >= exact).all()
