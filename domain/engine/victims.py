@@ -241,7 +241,7 @@ class Victims:
         for pod in pods:
             if pod.spec.key in self._claimed:
                 vector = self._state.sums.vector(pod.spec)
-                lasting = len(vector.columns) - vector.recent_count
+                lasting = vector.lasting_count
                 self.arrays.gone[vector.columns[:lasting], row] += vector.values[:lasting]
             else:
                 yield pod
@@ -300,6 +300,6 @@ class Victims:
             if number not in seen:
                 seen.add(number)
                 vector = sums.vector(pod.spec)
-                lasting = len(vector.columns) - vector.recent_count
+                lasting = vector.lasting_count
                 amounts[vector.columns[:lasting], number] = vector.values[:lasting]
         return amounts[:, which]

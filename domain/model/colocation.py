@@ -97,6 +97,11 @@ class ViewRule(msgspec.Struct, frozen=True, kw_only=True):
     age_seconds_max: int = 90
 
     @property
+    def reads_requests(self) -> bool:
+        """Whether what is lent follows from requests, too, and not from measured use alone."""
+        return {self.mid_form, self.low_form} != {LendingForm.USAGE}
+
+    @property
     def is_lending(self) -> bool:
         """Whether co-location holds on the node: a ``cap_percent`` of 0 says that nothing is ever lent."""
         return self.cap_percent != 0

@@ -169,7 +169,7 @@ class Waking:
         for key, pod in self._state.nodes[name].pods.items():
             if pod.spec.template.priority >= priority and key not in nominations.evicted:
                 vector = self._state.sums.vector(pod.spec)
-                lasting = len(vector.columns) - vector.recent_count
+                lasting = vector.lasting_count
                 taken[vector.columns[:lasting], 0] += vector.values[:lasting]
         offered = table.allocatable[:, row : row + 1]
         derive(offered, taken, resources, np.zeros(1, dtype=np.int64))

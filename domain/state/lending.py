@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from domain.colocation.view import NO_REQUESTS, Requests, available, room_without_recent
-from domain.model.colocation import QUALITY_OF, Amounts, LendingForm, Quality, UseByQuality, ViewRule
+from domain.model.colocation import QUALITY_OF, Amounts, Quality, UseByQuality, ViewRule
 from domain.model.nodes import NodeSpec
 from domain.model.resources import CPU, MEMORY
 from domain.model.timestamps import NEVER_MS
@@ -123,8 +123,7 @@ class Lending:
         entry = self._nodes[node]
         assert entry.spec is not None
         rule, capacity = self._rule(entry.spec), capacity_of(entry.spec)
-        reads_requests = {rule.mid_form, rule.low_form} != {LendingForm.USAGE}
-        requests = requests_of(entry) if reads_requests else NO_REQUESTS
+        requests = requests_of(entry) if rule.reads_requests else NO_REQUESTS
         room = room_without_recent(available(rule, capacity, use, requests), use)
         return (*room.mid, *room.low)
 

@@ -181,7 +181,7 @@ class Nominations:
     def amounts_of(self, signature: bytes, template: PodTemplate) -> tuple[np.ndarray, np.ndarray]:
         """Return what is kept free for a pod of a template, as ``amounts``."""
         vector = self._sums.vector_of(signature, template)
-        count = len(vector.columns) - vector.recent_count
+        count = vector.lasting_count
         columns, values = vector.columns[:count], vector.values[:count]
         if vector.ask.number:
             kept, amounts = kept_free(vector.ask, self._table.resources)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from domain.model.colocation import DEFAULT_POLICY, OF_ALL_NODES, CoLocationPolicy, LendingForm
+from domain.model.colocation import DEFAULT_POLICY, OF_ALL_NODES, CoLocationPolicy
 from domain.model.config import ConfigObject
 
 
@@ -59,8 +59,7 @@ class Policies:
             (each._replace(policy=msgspec.structs.replace(each.policy, **shared)) for each in found),
             key=lambda each: -len(each.policy.node_selector),  # stable: of equals the first by name
         )
-        forms = {form for each in found for form in (each.policy.view.mid_form, each.policy.view.low_form)}
-        self.reads_requests = not forms <= {LendingForm.USAGE}
+        self.reads_requests = any(each.policy.view.reads_requests for each in found)
         self.version += 1
 
     def of(self, labels: Mapping[str, str]) -> PolicyInForce:

@@ -64,6 +64,11 @@ class ResourceVector:
     elsewhere: Mapping[str, int]
     ask: Ask
 
+    @property
+    def lasting_count(self) -> int:
+        """How many of the first entries count whatever measurements cover."""
+        return len(self.columns) - self.recent_count
+
 
 class Moved(NamedTuple):
     """A resource that got a column, or lost it (``added`` is false)."""

@@ -149,7 +149,7 @@ class Sums:
 
     def _count_recent(self, row: int, pod: PodSpec, sign: int) -> None:
         vector = self.vector(pod)
-        lasting = len(vector.columns) - vector.recent_count
+        lasting = vector.lasting_count
         self._table.requested[vector.columns[lasting:], row] += sign * vector.values[lasting:]
 
     def count_recent_anew(self, nodes: Mapping[str, NodeEntry], names: Iterable[str] | None = None) -> None:

@@ -299,8 +299,12 @@ class UsageWindows:
 
 def capacity_of(spec: NodeSpec | None) -> Amounts:
     """Return the cpu and memory that a node has, or that it offers where no capacity is given."""
-    offered: Mapping[str, int] = {} if spec is None else spec.capacity or spec.allocatable
+    offered = _offered(spec)
     return Amounts(offered.get(CPU, 0), offered.get(MEMORY, 0))
+
+
+def _offered(spec: NodeSpec | None) -> Mapping[str, int]:
+    return {} if spec is None else spec.capacity or spec.allocatable
 
 
 def _sample(usage: NodeUsage, use: UseByQuality) -> Sample:
@@ -316,7 +320,7 @@ def _as_percent(usage: NodeUsage, spec: NodeSpec | None) -> dict[str, float] | R
     """Return all samples in percent of the node's capacity, or of what it offers if that is not given."""
     if not usage.used:
         return usage.percent
-    capacity: Mapping[str, int] = {} if spec is None else spec.capacity or spec.allocatable
+    capacity = _offered(spec)
     percent = dict(usage.percent)
     for resource, value in usage.used.items():
         path, whole = key_path("object.used", resource), capacity.get(resource, 0)
