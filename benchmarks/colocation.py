@@ -17,10 +17,12 @@ from domain.engine.verdicts import Placement
 from domain.manifests.objects import node_from_manifest, pod_from_manifest
 from domain.model.colocation import Amounts, UseByQuality
 from domain.model.events import NodeUpserted, NodeUsed, PodUpserted
+from domain.model.limits import backoff_ms_max, backoff_ms_min
 from domain.model.pods import COLOCATION_PROFILE, PodSpec
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.usage import NodeUsage
 from domain.state.steps import Written
+from services.worker.collector import as_in_a_worker
 
 CLOCK = "processor time of folding measurements and pods and of the cycles, without log and ledger"
 _PERIOD_SECONDS = 10  # each node is measured once in that time
@@ -68,9 +70,11 @@ def measure(size: Size, runs: int) -> ColocationReport:
     alone, beside = list[float](), list[float]()
     measured = placed = 0
     for _ in range(runs):
-        alone.append(_Day(size, lends=False).live())
-        day = _Day(size, lends=True)
-        beside.append(day.live())
+        with as_in_a_worker():
+            alone.append(_Day(size, lends=False).live())
+        with as_in_a_worker():
+            day = _Day(size, lends=True)
+            beside.append(day.live())
         measured, placed = day.measured_count, day.low_placed
     return ColocationReport(
         nodes=size.nodes,
@@ -93,7 +97,8 @@ class _Day:
 
     def __init__(self, size: Size, *, lends: bool) -> None:
         self._size, self._lends, self._random = size, lends, Random(7)
-        self._scheduler = Scheduler(BUILT_IN_PROFILES, seed=0)
+        backoff_ms = backoff_ms_min, backoff_ms_max  # as a worker has it
+        self._scheduler = Scheduler(BUILT_IN_PROFILES, seed=0, backoff_ms=backoff_ms)
         self._now_ms = 1_000_000
         self.measured_count = self.low_placed = 0
         specs = [node_from_manifest(node_manifest(i)) for i in range(size.nodes)]

@@ -7,6 +7,8 @@ from itertools import chain, islice
 from operator import itemgetter, lt
 from typing import NamedTuple
 
+import msgspec
+
 from domain.model.colocation import QUALITY_OF, Quality
 from domain.model.config import PodGroup
 from domain.model.decisions import Attempt, GangSeen
@@ -255,6 +257,21 @@ class WaitingGroup:
     def oldest(self) -> int:
         """Return the arrival of its oldest pod."""
         return min(line.oldest() for line in self.lines.values())
+
+    @property
+    def may_be_parked_again(self) -> bool:
+        """Whether its last attempt is all there is to say where it still finds no node for want of room."""
+        told = self.attempt is not None and self.attempt.rules is msgspec.UNSET and self.gang is None
+        return told and not any(line.fresh for line in self.lines.values())
+
+    def begin_with_one(self) -> None:
+        """Have one pod of each line tried next, and twice as many each time that none is refused.
+
+        What a measurement frees is little beside a flood of like pods: more than one of each group would take
+        the turns of other groups, only to find that the first one took what there was.
+        """
+        for line in self.lines.values():
+            line.most = 1
 
     def replan(self, plan: ProfilePlan | None) -> None:
         """Take a plan. What was found under the one before holds no longer."""

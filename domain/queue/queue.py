@@ -245,6 +245,16 @@ class Queue:
             self.blocked.note(group.key, attempt.looked_at_ms)
         group.due_ms = backoff_ends_ms(attempt.looked_at_ms, group.failures, self._backoff_ms)
 
+    def park_again(self, group: WaitingGroup) -> None:
+        """Park a group that was woken for room that another one took before its turn.
+
+        It has failed no further time, and waits for more than refused it then.
+        """
+        assert group.attempt is not None
+        group.parked = self._is_put_off = True
+        self._changed.update(dict.fromkeys(group.lines.values()))
+        self._waking.add(group, group.attempt, None, widely=True)
+
     def pass_to(self, now_ms: int) -> None:
         """Let log time pass: groups with a backoff that ended are active again."""
         self._now_ms = now_ms
@@ -365,6 +375,8 @@ class Queue:
     def _activate(self, group: WaitingGroup) -> None:
         self._waking.remove(group)
         group.parked = group.woken = False
+        if group.is_low:
+            group.begin_with_one()
         self._changed.update(dict.fromkeys(group.lines.values()))
 
     @property

@@ -55,15 +55,21 @@ class Waking:
         return list(self._places)
 
     def add(
-        self, group: WaitingGroup, attempt: Attempt, counted: tuple[Sequence[PodCounter], int] | None
+        self,
+        group: WaitingGroup,
+        attempt: Attempt,
+        counted: tuple[Sequence[PodCounter], int] | None,
+        *,
+        widely: bool = False,
     ) -> None:
-        """Let a group wait for what could cure it: see ``Queue.park``."""
+        """Let a group wait for what could cure it: see ``Queue.park``. ``widely``: for any room, too."""
         assert group.plan is not None
         place = self._places.get(group)
         if place is None:
             place = self._places[group] = self._new_place()
             self._group_at[place] = group
-        self._cures[place] = group.plan.cures(attempt.reasons_at_failure)
+        cures = group.plan.cures(attempt.reasons_at_failure)
+        self._cures[place] = cures | Cure.ROOM | Cure.USAGE if widely else cures
         self._write_demands(place, group)
         self._counted.pop(group, None)
         if counted is not None:

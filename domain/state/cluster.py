@@ -305,7 +305,8 @@ class ClusterState:
             billed = bill(self._occupancy, without_past(event.usage, record, entry), record, policy)
         change = self.usage.fold(billed.usage, spec, policy.hot_spot)
         if isinstance(change, NodeMeasured):
-            change = msgspec.structs.replace(change, bill=billed.lines, unbilled=billed.unbilled)
+            if billed.lines or billed.unbilled:
+                change = msgspec.structs.replace(change, bill=billed.lines, unbilled=billed.unbilled)
             settling.measure_node(self._occupancy, self.config.policies, change.name, newer=change.newer)
             if event.usage.quality is not msgspec.UNSET:
                 self.lending.measure(change.name)

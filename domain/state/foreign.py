@@ -104,7 +104,7 @@ def count_pods(of: Occupancy, step: PodsFollowed) -> Iterator[Change]:
             of.uncounted[pod.key] = node
     if placed:
         of.sums.count_placed(placed, np.array(rows), nodes)
-    cover_pods(of, [pod.key for pod in step.pods])
+    cover_pods(of, {pod.key: pods[pod.key].placed_ms for pod in placed})
 
 
 def _why_not_counted(of: Occupancy, pod: PodSpec, node: str, shard: int) -> str:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
+
+import numpy as np
 
 from domain.colocation.view import NO_REQUESTS, Requests, available, room_without_recent
 from domain.model.colocation import QUALITY_OF, Amounts, Quality, UseByQuality, ViewRule
@@ -80,21 +83,22 @@ class Lending:
         if not self._measured and not stale:
             self._generation = table.last_generation
             return
-        for row in table.changed_since(self._generation).tolist():
-            if row < table.count and self._is_concerned(row):
-                stale.add(table.names[row])
+        stale.update(self._concerned())
         while self.due_ms <= now_ms:
             stale.add(heapq.heappop(self._ends)[1])
-        for name in sorted(stale):
-            if (row := table.rows.get(name)) is not None:
-                self._write(name, row, now_ms)
+        self._write([name for name in sorted(stale) if name in table.rows], now_ms)
         stale.clear()
         self._generation = table.last_generation
 
-    def _is_concerned(self, row: int) -> bool:
-        if self._table.names[row] not in self._measured:
-            return False
-        return self._table.respec_generation[row] > self._generation or self._policies.reads_requests
+    def _concerned(self) -> Iterator[str]:
+        """Yield the measured nodes that may lend otherwise now, though nothing was measured."""
+        table = self._table
+        rows = table.changed_since(self._generation)
+        rows = rows[rows < table.count]
+        if not self._policies.reads_requests:
+            rows = rows[table.respec_generation[rows] > self._generation]
+        names = (table.names[row] for row in rows.tolist())
+        return (name for name in names if name in self._measured)
 
     def _end_ms(self, node: str) -> int:
         record, entry = self._measured.get(node), self._nodes.get(node)
@@ -105,18 +109,25 @@ class Lending:
     def _rule(self, spec: NodeSpec) -> ViewRule:
         return self._policies.of(spec.labels).policy.view
 
-    def _write(self, node: str, row: int, now_ms: int) -> None:
-        table, record = self._table, self._measured.get(node)
-        end_ms = self._end_ms(node)
-        if now_ms < end_ms < NEVER_MS:
-            heapq.heappush(self._ends, (end_ms, node))
-        is_hot = record is not None and record.heat.is_hot
-        room = _NOTHING if record is None or now_ms >= end_ms else self._room(node, record.use)
-        if is_hot != table.hot[row]:
-            table.hot[row] = is_hot
-            table.touch_spec(row)  # static filters look at it, and nothing else changes as rarely
-        if (table.allocatable[ROOM, row] != room).any():
-            table.allocatable[ROOM, row] = room
+    def _write(self, nodes: Sequence[str], now_ms: int) -> None:
+        """Write what some nodes lend, and stamp the rows of those that lend otherwise than before."""
+        if not nodes:
+            return
+        table, found = self._table, []
+        rows = [table.rows[node] for node in nodes]
+        for node, row in zip(nodes, rows, strict=True):
+            record, end_ms = self._measured.get(node), self._end_ms(node)
+            if now_ms < end_ms < NEVER_MS:
+                heapq.heappush(self._ends, (end_ms, node))
+            found.append(_NOTHING if record is None or now_ms >= end_ms else self._room(node, record.use))
+            is_hot = record is not None and record.heat.is_hot
+            if is_hot != table.hot[row]:
+                table.hot[row] = is_hot
+                table.touch_spec(row)  # static filters look at it, and nothing else changes as rarely
+        offered, room = table.allocatable[ROOM], np.array(found, dtype=np.int64).T
+        differs = (offered[:, rows] != room).any(axis=0)
+        offered[:, rows] = room
+        for row in compress(rows, differs.tolist()):
             table.touch_usage(row)
 
     def _room(self, node: str, use: UseByQuality) -> tuple[int, int, int, int]:

@@ -8,7 +8,7 @@ Source: scheduler-plugins, Trimaran, which counts pods of the last 60 seconds be
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from domain.state.occupancy import Occupancy
 from domain.state.policies import Policies
@@ -27,12 +27,13 @@ def measure_node(of: Occupancy, policies: Policies, node: str, *, newer: bool) -
         of.table.touch_usage(row)
 
 
-def cover_pods(of: Occupancy, keys: Iterable[str]) -> None:
-    """Let pods be covered of which it is known only now when they were placed. Cost: O(1) each."""
+def cover_pods(of: Occupancy, placed_ms: Mapping[str, int]) -> None:
+    """Let pods (by key) be covered of which it is known only now when they were placed. Cost: O(1) each."""
     covered_ms, pods = of.usage.covered_ms, of.pods
     if not covered_ms:
         return
-    for name in {pods[key].node for key in keys if key in pods} & covered_ms.keys():
+    known = ((pods[key].node, at_ms) for key, at_ms in placed_ms.items() if key in pods)
+    for name in {node for node, at_ms in known if 0 < at_ms <= covered_ms.get(node, 0)}:
         of.sums.cover_pods(of.table.rows.get(name), of.nodes[name], covered_ms[name])
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -179,6 +179,33 @@ def window_of(record: UsageRecord) -> NodeWindow:
     return window
 
 
+class Figures(Mapping[str, Mapping[str, Measured]]):
+    """Node -> resource -> figures of its window, computed when they are asked for after a measurement.
+
+    Where no profile in force reads them, a measurement does not cost them.
+    """
+
+    def __init__(self, windows: Mapping[str, NodeWindow]) -> None:
+        self._windows = windows
+        self._known: dict[str, Mapping[str, Measured]] = {}
+
+    def __getitem__(self, node: str) -> Mapping[str, Measured]:
+        found = self._known.get(node)
+        if found is None:
+            found = self._known[node] = self._windows[node].measured()
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._windows)
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def forget(self, node: str) -> None:
+        """Compute the figures of a node anew when they are asked for next."""
+        self._known.pop(node, None)
+
+
 class UsageWindows:
     """The windows of all nodes.
 
@@ -190,8 +217,8 @@ class UsageWindows:
         Node -> what was measured by quality, for those of which anything was.
     covered_ms : dict
         Node -> log time of placement up to which its latest measurement covers pods (``settling.py``).
-    measured : dict
-        Node -> resource -> figures, computed again whenever a measurement is folded.
+    measured : Figures
+        Node -> resource -> figures.
     unknown : set of str
         Nodes that were measured but are not known yet.
 
@@ -206,7 +233,7 @@ class UsageWindows:
         self.windows: dict[str, NodeWindow] = {}
         self.qualities: dict[str, QualityRecord] = {}
         self.covered_ms: dict[str, int] = {}
-        self.measured: dict[str, dict[str, Measured]] = {}
+        self.measured = Figures(self.windows)
         self.unknown: set[str] = set()
 
     def fold(
@@ -265,13 +292,13 @@ class UsageWindows:
 
     def _keep(self, node: str, window: NodeWindow, *, known: bool) -> None:
         self.windows[node] = window
-        self.measured[node] = window.measured()
+        self.measured.forget(node)
         if not known:
             self.unknown.add(node)
 
     def forget(self, node: str) -> bool:
         """Drop a node's window; say whether there was one."""
-        self.measured.pop(node, None)
+        self.measured.forget(node)
         self.qualities.pop(node, None)
         self.covered_ms.pop(node, None)
         self.unknown.discard(node)

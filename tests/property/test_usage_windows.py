@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from random import Random
 
 import msgspec
@@ -57,7 +58,7 @@ def fold(windows: UsageWindows, at_ms: int, percent: dict[str, float]) -> None:
     windows.fold(NodeUsage(node="n", at_ms=at_ms, percent=percent), None)
 
 
-def same(one: dict[str, Measured], other: dict[str, Measured]) -> bool:
+def same(one: Mapping[str, Measured], other: Mapping[str, Measured]) -> bool:
     """Compare up to the last bits of a sum, in which the oracle is less exact."""
     return one.keys() == other.keys() and all(
         msgspec.to_builtins(one[name]) == pytest.approx(msgspec.to_builtins(other[name]), abs=1e-6)

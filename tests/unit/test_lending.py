@@ -21,8 +21,11 @@ from tests.builders import Json, node_manifest, pod_manifest
 
 GI = 1 << 30
 MINUTE_MS = 60_000
-LOW = [{"name": f"c{i}", "image": "i"} for i in range(4)]
-"""Containers that say nothing: a pod of these is expected to use 4 cores and 4 GiB."""
+
+
+def low(image: str = "i") -> list[Json]:
+    """Return containers that say nothing: a pod of these is expected to use 4 cores and 4 GiB."""
+    return [{"name": f"c{i}", "image": image} for i in range(4)]
 
 
 class Cluster:
@@ -51,6 +54,7 @@ class Cluster:
         memory: str | None = None,
         limit: str | None = None,
         is_high: bool = False,
+        image: str = "i",
     ) -> None:
         """Let a pod come: on a node since now, or under the profile colocation."""
         manifest = pod_manifest(name, node_name=node, scheduler_name=COLOCATION_PROFILE)
@@ -58,7 +62,7 @@ class Cluster:
         limits = asked if is_high else ({"cpu": limit, "memory": "1Gi"} if limit else {})
         resources = {"requests": asked, "limits": limits}
         manifest["spec"]["containers"] = (
-            [{"name": "c", "image": "i", "resources": resources}] if asked or limits else LOW
+            [{"name": "c", "image": image, "resources": resources}] if asked or limits else low(image)
         )
         self.fold(PodUpserted(pod_from_manifest(manifest)))
         if node:
@@ -133,6 +137,38 @@ def test_low_pods_do_not_herd_and_a_settled_measurement_lends_what_they_left() -
     cluster.now_ms += 1
     cluster.measure("b", high="10", low="6")
     assert cluster.cycle() == {"b": 5}
+
+
+def test_room_for_one_pod_costs_one_attempt_and_not_one_of_each_group_that_waits() -> None:
+    """A measurement wakes all groups that ask for no more than it found; the first takes it."""
+    cluster = Cluster()
+    for i in range(30):
+        cluster.pod(f"low-{i}", image=f"i-{i}")
+    assert cluster.cycle() == {"b": 6, "waits": 24}
+    cluster.now_ms += 2 * MINUTE_MS
+    cluster.measure("b", high="10", low="20")  # they use 4 cores less than was expected of them
+    result = cluster.scheduler.cycle(cluster.now_ms)
+    assert [len(result.verdicts), len(result.attempts)] == [1, 1]
+    behind = cluster.scheduler.cycle(cluster.now_ms)
+    assert (behind.verdicts, behind.attempts, cluster.scheduler.has_work) == ([], [], False)
+    cluster.scheduler.fold(Written({result.verdicts[0].pod.key: cluster.now_ms}))
+    cluster.now_ms += MINUTE_MS
+    cluster.measure("b", high="10", low="16")
+    assert cluster.cycle() == {"b": 2}
+    cluster.now_ms += 10 * MINUTE_MS
+    cluster.measure("b")
+    cluster.measure("a")
+    assert cluster.cycle() == {"a": 9, "b": 9}
+
+
+def test_a_group_takes_all_the_room_that_a_measurement_finds() -> None:
+    cluster = Cluster()
+    for i in range(20):
+        cluster.pod(f"low-{i}")
+    assert cluster.cycle() == {"b": 6, "waits": 14}
+    cluster.now_ms += 2 * MINUTE_MS
+    cluster.measure("b", high="2", low="4")
+    assert cluster.cycle() == {"b": 7}
 
 
 def test_high_pods_are_not_asked_for_room() -> None:

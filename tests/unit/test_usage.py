@@ -168,7 +168,7 @@ def test_a_node_that_never_was_may_come_later_but_one_that_is_gone_is_forgotten(
     state.apply(NodeUpserted(node_from_manifest(node_manifest("n"), strict=True)))
     assert (state.usage.unknown, state.usage.measured["n"]["cpu"].avg) == (set(), 40.0)
     assert NodeMeasured("n") in state.apply(NodeDeleted("n"))
-    assert (state.usage.windows, state.usage.measured) == ({}, {})
+    assert (dict(state.usage.windows), dict(state.usage.measured)) == ({}, {})
     assert isinstance(measure(state, 2, percent={"cpu": 41.0}), Skipped)
     state.apply(NodeUpserted(node_from_manifest(node_manifest("n"), strict=True)))
     assert isinstance(measure(state, 3, percent={"cpu": 42.0}), NodeMeasured)
