@@ -192,7 +192,10 @@ FIELDS = (
     Field("prices.burst", "prices.burst", _FACTOR, "times this between request and limit"),
     Field("prices.low", "prices.low", _FACTOR, "times this of low pods"),
     Field("reporting.node", "reporting.node_seconds", _INTERVAL, "how often the agent reports its node"),
-    Field("reporting.quiet", "reporting.quiet_seconds", _INTERVAL, "and how often where nothing changed"),
+    Field(
+        "reporting.quiet", "reporting.quiet_seconds", _INTERVAL,
+        "and how often where nothing changed; in two thirds of `view.maxAge` at the latest",
+    ),
     Field("reporting.pods", "reporting.pods_seconds", _INTERVAL, "how often it reports what its pods used"),
     Field("reporting.change", "reporting.change_percent", _SHARE, "a smaller change is none"),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 from domain.manifests.actions import action_to_wire
 from domain.model.actions import ActionKind, NodeAction
-from domain.model.colocation import PodCounters, Quality, ReportingRule, UseByQuality
+from domain.model.colocation import CoLocationPolicy, PodCounters, Quality, ReportingRule, UseByQuality
 from domain.model.quantities import format_resource
 from domain.model.timestamps import format_ms
 from services.agent.learned import NodePod
@@ -41,7 +41,7 @@ class Reporter:
     def usage(
         self,
         reading: Reading,
-        rule: ReportingRule,
+        policy: CoLocationPolicy,
         counters: Mapping[str, PodCounters] | None,
         latency: Mapping[str, float],
         at_ms: int,
@@ -53,7 +53,8 @@ class Reporter:
         assert self._since is not None, "measuring has begun"
         use = used_between(self._since, reading)
         self._since = reading
-        quiet = reading.at_ms - self._sent_ms < rule.quiet_seconds * 1000
+        rule = policy.reporting
+        quiet = reading.at_ms - self._sent_ms < _quiet_seconds(policy) * 1000
         if quiet and counters is None and not latency and not self._changed(use, reading, rule):
             return None
         self._sent, self._sent_ms = use, reading.at_ms
@@ -90,6 +91,11 @@ class Reporter:
                 getattr(use, quality), getattr(self._sent, quality), reading.node.capacity, strict=True
             )
         )
+
+
+def _quiet_seconds(policy: CoLocationPolicy) -> int:
+    """Return how long a node is not reported where nothing changes: never until what it lends runs out."""
+    return min(policy.reporting.quiet_seconds, policy.view.age_seconds_max * 2 // 3)
 
 
 class Actions:

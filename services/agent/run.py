@@ -79,7 +79,8 @@ class Agent:
         self._report(groups, reading)
 
     def _report(self, groups: Sequence[PodGroup], reading: Reading) -> None:
-        rule, now_ms = self.learned.policy.policy.reporting, reading.at_ms
+        policy, now_ms = self.learned.policy.policy, reading.at_ms
+        rule = policy.reporting
         if not self._reporter.is_due(now_ms, rule):
             return
         counters: Mapping[str, PodCounters] | None = self._books.read(groups, now_ms)
@@ -89,7 +90,7 @@ class Agent:
                 self._books.note(groups)
         else:
             counters = None
-        usage = self._reporter.usage(reading, rule, counters, self._latencies(), self._clock.now_ms())
+        usage = self._reporter.usage(reading, policy, counters, self._latencies(), self._clock.now_ms())
         if usage is not None and not self._settings.dry_run:
             self.outbox.report(usage)
 

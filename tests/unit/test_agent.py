@@ -270,6 +270,20 @@ async def test_the_node_is_reported_each_ten_seconds_and_rarely_where_nothing_ch
     assert read.event.usage.pressure == 0.0
 
 
+async def test_what_a_node_lends_does_not_run_out_where_nothing_changes() -> None:
+    world = World()
+    crowd(world)
+    world.api.policies = {"p": {"view": {"maxAge": "30s"}, "reporting": {"pods": "1h"}}}
+    await world.learn()
+    told_at = []
+    for second in range(60):
+        world.second({"high": 500})
+        if world.agent.outbox.is_urgent:
+            await world.send()
+            told_at.append(second)
+    assert told_at == [10, 30, 50]
+
+
 async def test_a_change_of_a_hundredth_is_reported() -> None:
     world = World()
     crowd(world)
