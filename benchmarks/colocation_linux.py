@@ -13,11 +13,12 @@ import asyncio
 import csv
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ from services.ports.cgroups import Quota
 MODES = ("alone", "free", "agent")
 HIGH, BURNERS = "kubepods/podhigh", f"{LOW}/podlow"
 RATE = 300  # requests per second
+_CONNECTIONS = 4  # of a server that is asked all the time
 SETTLE_SECONDS = 4.0  # until a phase is measured: the agent looks each second
 PERIOD_US = 100_000
 QUIET: Mapping[str, Any] = {"eviction": {"after": "1h", "lower": "0%"}}
@@ -60,7 +62,11 @@ _BURNER = "while True: pass"
 
 
 class Phase(NamedTuple):
-    """What one phase showed; the quota of low pods is its average."""
+    """What one phase showed; the quota of low pods is its average.
+
+    ``high_cores`` is what the server got while it was asked all the time: at a fixed rate it asks for less
+    where its cores are warm.
+    """
 
     round: int
     mode: str
@@ -98,6 +104,30 @@ async def _probe(port: int, seconds: float) -> list[float]:
     return found
 
 
+async def _ask_always(port: int, seconds: float) -> list[float]:
+    """Ask over some connections, each time again when the answer is there; return the latencies."""
+    loop = asyncio.get_running_loop()
+    found: list[float] = []
+    until = loop.time() + seconds
+
+    async def ask() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        while (began := loop.time()) < until:
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            await reader.readuntil(b"ok")
+            found.append(loop.time() - began)
+        writer.close()
+
+    await asyncio.gather(*(ask() for _ in range(_CONNECTIONS)))
+    return found
+
+
+_PROBES: Mapping[str, Callable[[int, float], Coroutine[Any, Any, list[float]]]] = {
+    "probe": _probe,
+    "ask-always": _ask_always,
+}
+
+
 def _free(where: Groups) -> None:
     """Leave the boxes as kubelet has them."""
     where.cgroups.set_idle(LOW, False)
@@ -108,18 +138,28 @@ def _free(where: Groups) -> None:
     where.weigh(HIGH, 1_024)
 
 
-def _measure(where: Groups, port: int, number: int, mode: str, seconds: float) -> Phase:
-    """Let the probe ask, and read meanwhile what the groups use and which quota holds."""
+class _Seen(NamedTuple):
+    """What was used while a probe asked, in cores, the latencies, and the quotas of low pods."""
+
+    latencies: list[float]
+    high: float
+    low: float
+    others: float
+    quotas: list[float]
+
+
+def _watch(where: Groups, probe: str, port: int, seconds: float) -> _Seen:
+    """Let a probe ask, and read meanwhile what the groups use and which quota holds."""
     before = where.cgroups.node(), where.cpu_seconds(HIGH), where.cpu_seconds(LOW), time.monotonic()
     quotas = []
     with tempfile.TemporaryFile("w+") as said:  # a pipe holds too few latencies
-        probe = subprocess.Popen(
-            python_module("benchmarks.colocation_linux", "probe", port, seconds),
+        process = subprocess.Popen(
+            python_module("benchmarks.colocation_linux", probe, port, seconds),
             cwd="/",
             env=environment(PYTHONPATH=python_path()),
             stdout=said,
         )
-        while probe.poll() is None:
+        while process.poll() is None:
             time.sleep(0.1)
             quota = where.cgroups.quota(LOW)
             if quota is not None and quota.quota_us is not None:
@@ -130,15 +170,22 @@ def _measure(where: Groups, port: int, number: int, mode: str, seconds: float) -
     elapsed = after[3] - before[3]
     high, low = (after[1] - before[1]) / elapsed, (after[2] - before[2]) / elapsed
     node = (after[0].cpu_us - before[0].cpu_us) / 1e6 / elapsed
+    return _Seen(latencies, high, low, node - high - low, quotas)
+
+
+def _measure(where: Groups, port: int, number: int, mode: str, seconds: float) -> Phase:
+    """Ask the server at a fixed rate, and then all the time."""
+    seen = _watch(where, "probe", port, seconds)
+    always = _watch(where, "ask-always", port, seconds / 2)
     return Phase(
         number,
         mode,
-        1000 * percentile(latencies, 0.5),
-        1000 * percentile(latencies, 0.99),
-        high,
-        low,
-        sum(quotas) / len(quotas) if mode == "agent" and quotas else None,
-        node - high - low,
+        1000 * percentile(seen.latencies, 0.5),
+        1000 * percentile(seen.latencies, 0.99),
+        always.high,
+        seen.low,
+        sum(seen.quotas) / len(seen.quotas) if mode == "agent" and seen.quotas else None,
+        seen.others,
     )
 
 
@@ -299,15 +346,17 @@ def main(arguments: Sequence[str]) -> int:
     run.add_argument("--plots", type=Path, help="draw into this folder (needs matplotlib)")
     of_agent = commands.add_parser("cost", help="what an agent uses with 100 pods")
     of_agent.add_argument("--seconds", type=float, default=120.0)
-    probe = commands.add_parser("probe")
-    probe.add_argument("port", type=int)
-    probe.add_argument("seconds", type=float)
+    for name in _PROBES:
+        probe = commands.add_parser(name)
+        probe.add_argument("port", type=int)
+        probe.add_argument("seconds", type=float)
     given = parser.parse_args(arguments)
-    if given.command == "probe":
+    if (ask := _PROBES.get(given.command)) is not None:
         # It stands for a client on another machine: that it waits for a core itself must not count.
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-        sys.stdout.write(json.dumps(asyncio.run(_probe(given.port, given.seconds))))
+        sys.stdout.write(json.dumps(asyncio.run(ask(given.port, given.seconds))))
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # groups and programs are removed then, too
     try:
         if given.command == "cost":
             sys.stdout.write(f"{json.dumps(cost(given.seconds), indent=1)}\n")
