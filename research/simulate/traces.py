@@ -56,7 +56,7 @@ def trace_of(name: str, choices: Choices, *, seed: int) -> Trace:
                 choices.folder, seed, error_minutes=choices.error_minutes, drain=choices.drain
             )
         case "tianchi":
-            return tianchi_trace(choices.folder)
+            return tianchi_trace(choices.folder, choices.nodes_count)
         case "imbalance":
             return imbalance_trace(seed)
         case _:
