@@ -88,7 +88,9 @@ class Given(NamedTuple):
     low_milli: int
 
 
-def share_cpu(cores_milli: int, period_us: int, demand: Demand, low_milli: int, settings: BoxSettings) -> Given:
+def share_cpu(
+    cores_milli: int, period_us: int, demand: Demand, low_milli: int, settings: BoxSettings
+) -> Given:
     """Return who gets how much of the cpu.
 
     A quota bounds a box. Low pods that yield (``cpu.idle``) get what is left. Low pods that do not yield
@@ -206,8 +208,10 @@ class NodeBoxes:
             self._settings = self._settings._replace(low_yields=True)
         elif act.kind is ActionKind.QUOTA:
             assert act.value is not None
-            name = "low_quota_us" if act.box is Quality.LOW else "mid_quota_us"
-            self._settings = self._settings._replace(**{name: act.value})
+            if act.box is Quality.LOW:
+                self._settings = self._settings._replace(low_quota_us=act.value)
+            else:
+                self._settings = self._settings._replace(mid_quota_us=act.value)
         else:
             raise AssertionError(f"the kernel of a simulated node has no {act.kind}")
 

@@ -7,18 +7,23 @@ each minute every node is measured by quality, and the worker folds what was mea
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from heapq import merge
-from typing import NamedTuple
 
 import msgspec
-import numpy as np
 
 from domain.colocation.pricing import Part, Used, price_micro
 from domain.colocation.suppression import boxes_of
-from domain.colocation.view import Requests
-from domain.model.colocation import QOS_CLASS_OF, QUALITY_OF, Amounts, CoLocationPolicy, Quality, UseByQuality
+from domain.model.colocation import (
+    DEFAULT_POLICY,
+    QOS_CLASS_OF,
+    QUALITY_OF,
+    Amounts,
+    CoLocationPolicy,
+    Quality,
+    UseByQuality,
+)
 from domain.model.config import CO_LOCATION_POLICY
 from domain.model.events import ConfigUpserted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
 from domain.model.pods import COLOCATION_PROFILE, CpuClaim, PodSpec, PodTemplate
@@ -27,21 +32,18 @@ from domain.model.signature import signature
 from domain.model.usage import NodeUsage
 from domain.state.usage import capacity_of
 from research.simulate.boxes import MINUTE_SECONDS, Demand, LowPods, NodeBoxes
+from research.simulate.demands import NAMESPACE, POD_MILLI, POD_USED_BYTES, Demands, promised
 from research.simulate.methods import Method
 from research.simulate.running import HAPPEN, LOOK, Every, Simulation, agenda
-from research.simulate.trace import Curves, Ended, Kind, Moment, Trace
+from research.simulate.trace import Ended, Kind, Moment, Trace
 
-NAMESPACE = "job"
-SERVICE_PRIORITY = 100
 JOB_MS = 30 * 60_000
 """When the job comes: half of the services are there by then."""
 
 GRACE_MS = 30_000
 """What a pod has to leave for another one: the default of Kubernetes."""
 
-POD_MILLI = 1_000
 POD_REQUEST_BYTES = 1 << 30
-POD_USED_BYTES = 256 << 20
 HOURS_AS = {Quality.HIGH: 10, Quality.LOW: 1}
 """How long a pod of the job runs if it always gets its core: low pods are ten times as many."""
 
@@ -49,12 +51,12 @@ _MINUTE_MS = MINUTE_SECONDS * 1_000
 _MILLI_SECONDS_PER_CORE_HOUR = 3_600_000
 
 CHOICES = (
-    "Services are high pods (Guaranteed) of priority 100 with what they request; those of a trace that says a "
-    "limit above the request are mid.",
+    "Services are high pods (Guaranteed) of priority 100 with what they request; where a trace says a limit "
+    "above the request, they are mid.",
     f"The job comes after {JOB_MS // 60_000} minutes, with priority 0: in pods of one core that each have 10 "
     "core-hours to do as high pods, and one as low pods. A pod uses 256 MiB.",
-    "A job's pod that is ended keeps what it has done, as work is cut into small pieces, and waits again as a "
-    "new pod. It begins to work with the minute after its placement.",
+    "A pod of the job that is ended keeps what it has done, as work is cut into small pieces, and waits "
+    "again as a new pod. It begins to work with the minute after its placement.",
     "A pod that is to leave for another one leaves after 30 seconds.",
     "Each node is measured once a minute; its agent moves the boxes each second. The system uses nothing.",
 )
@@ -123,7 +125,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line of the bill: whose use, its part, core-hours, their price, and their price as use of high pods."""
+    """A line of the bill: whose use, its part, core-hours, their price, and what high pods would pay."""
 
     of: str
     quality: str
@@ -185,25 +187,15 @@ class Day(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def simulate_day(
-    trace: Trace, job: Job | None, profile: Method, *, seed: int, policy: CoLocationPolicy = CoLocationPolicy()
+    trace: Trace,
+    job: Job | None,
+    profile: Method,
+    *,
+    seed: int,
+    policy: CoLocationPolicy = DEFAULT_POLICY,
 ) -> Day:
     """Let a trace with curves happen, with a job beside its pods; ``policy`` holds on all nodes."""
     return _Run(trace, job, profile, seed=seed, policy=policy).finish()
-
-
-def promised(template: PodTemplate, profile: str) -> PodTemplate:
-    """Return the template of a service's pod: high, or mid where its limit is above its request."""
-    asked = {name: template.requests[name] for name in (CPU, MEMORY) if name in template.requests}
-    limits = template.limits or asked
-    quality = Quality.HIGH if limits == asked else Quality.MID
-    return msgspec.structs.replace(
-        template,
-        limits=limits,
-        qos_class=QOS_CLASS_OF[quality],
-        cpu_claim=CpuClaim(fixed_milli=limits.get(CPU, 0)),
-        priority=SERVICE_PRIORITY,
-        profile=profile,
-    )
 
 
 def _moments(trace: Trace, job: Job | None, profile: str, policy: CoLocationPolicy) -> Iterator[Moment]:
@@ -222,90 +214,6 @@ def _moments(trace: Trace, job: Job | None, profile: str, policy: CoLocationPoli
             pod = msgspec.structs.replace(pod, template=template, signature=sign)
             moment = Moment(moment.at_ms, PodUpserted(pod))
         yield moment
-
-
-class _Service(NamedTuple):
-    """A running pod of a service: its node and curve, and what it requests."""
-
-    node: int
-    kind: int
-    quality: Quality
-    requests: Amounts
-
-
-class _Services:
-    """What the running pods of services want, node by node.
-
-    Attributes
-    ----------
-    lows, highs : dict
-        Node, by its number -> keys of the job's pods there, by quality.
-    """
-
-    def __init__(self, curves: Curves, nodes: dict[str, int]) -> None:
-        assert curves.resources[:2] == (CPU, MEMORY), "the curves are of cpu and memory"
-        self._curves, self._nodes = curves, nodes
-        self._running: list[_Service] = []
-        self._stamp: tuple[object, ...] = ()
-        self.lows = defaultdict[int, list[str]](list)
-        self.highs = defaultdict[int, list[str]](list)
-        self._known: tuple[tuple[object, ...], list[Demand]] = ((), [])
-
-    def look(self, simulation: Simulation, stamp: tuple[object, ...], begun_ms: int) -> None:
-        """See which pods run, those of the job from the minute after their placement on.
-
-        Nothing is read where the stamp, which counts all that comes and goes, is the same.
-        """
-        if stamp == self._stamp:
-            return
-        self._stamp = stamp
-        self._running.clear()
-        self.lows.clear()
-        self.highs.clear()
-        for key, entry in simulation.state.pods.items():
-            if not entry.node:
-                continue
-            node, template = self._nodes[entry.node], entry.spec.template
-            quality = QUALITY_OF[template.qos_class]
-            if entry.spec.namespace == NAMESPACE:
-                if entry.placed_ms <= begun_ms:
-                    (self.lows if quality is Quality.LOW else self.highs)[node].append(key)
-                else:
-                    self._stamp = ()  # look again in a minute
-                continue
-            requests = Amounts(template.requests.get(CPU, 0), template.requests.get(MEMORY, 0))
-            self._running.append(_Service(node, self._curves.kinds[key], quality, requests))
-        self._known = ((), [])
-
-    def demands(self, at_ms: int) -> list[Demand]:
-        """Return what is wanted on each node."""
-        step = min(at_ms // self._curves.step_ms, self._curves.steps_count - 1)
-        if self._known[0] != (step,):
-            self._known = ((step,), self._demands(step))
-        return self._known[1]
-
-    def _demands(self, step: int) -> list[Demand]:
-        count = len(self._nodes)
-        sums = np.zeros((8, count), np.int64)
-        used = np.rint(self._curves.used[:2, :, step]).astype(np.int64)
-        for node, kind, quality, requests in self._running:
-            cpu, memory = used[:, kind]
-            at = 0 if quality is Quality.HIGH else 4
-            sums[at : at + 4, node] += (cpu, memory, min(cpu, requests.cpu_milli), requests.cpu_milli)
-        for node, keys in self.highs.items():
-            sums[:4, node] += np.array((POD_MILLI, POD_USED_BYTES, POD_MILLI, POD_MILLI)) * len(keys)
-        return [
-            Demand(
-                Amounts(high, high_bytes),
-                Amounts(mid, mid_bytes),
-                high_promised,
-                mid_promised,
-                Requests(Amounts(high_requests), Amounts(mid_requests)),
-            )
-            for high, high_bytes, high_promised, high_requests, mid, mid_bytes, mid_promised, mid_requests in (
-                sums.T.tolist()
-            )
-        ]
 
 
 class _Tally(msgspec.Struct):
@@ -343,7 +251,7 @@ class _Run:
         self._names = {node.name: number for number, node in enumerate(nodes)}
         self._capacities = [capacity_of(node) for node in nodes]
         self._boxes = [NodeBoxes(capacity, policy) for capacity in self._capacities]
-        self._services = _Services(trace.curves, self._names)
+        self._demands = Demands(trace.curves, self._names)
         keys = [] if job is None else [each.pod.key for each in job.pods(COLOCATION_PROFILE)]
         self._left = dict.fromkeys(keys, 0 if job is None else job.pod_milli_seconds)
         self._day, self._ended, self._steps = _Tally(), Counter[str](), list[Step]()
@@ -376,17 +284,15 @@ class _Run:
         counts = self._simulation.counts
         stamp = counts.arrived, counts.placements, counts.moved, len(self._simulation.state.pods)
         begun_ms = now_ms - _MINUTE_MS
-        self._services.look(self._simulation, stamp, begun_ms)
+        self._demands.see(self._simulation, stamp, begun_ms)
         told = list[Moment]()
         wants = Amounts(POD_MILLI, POD_USED_BYTES)
         rule = self._policy.estimate
         estimate = Amounts(rule.cpu_milli, rule.memory_bytes)
-        for (name, number), demand in zip(
-            self._names.items(), self._services.demands(begun_ms), strict=True
-        ):
-            pods = LowPods(tuple(self._services.lows.get(number, ())), wants, estimate)
+        for (name, number), demand in zip(self._names.items(), self._demands.at(begun_ms), strict=True):
+            pods = LowPods(tuple(self._demands.lows.get(number, ())), wants, estimate)
             minute = self._boxes[number].pass_minute(begun_ms, demand, pods)
-            highs = self._services.highs.get(number, ())
+            highs = self._demands.highs.get(number, ())
             each = minute.high * POD_MILLI // max(demand.high.cpu_milli, 1)
             finished, used = self._work({**minute.low, **dict.fromkeys(highs, each)})
             for tally in (self._day, step):
@@ -439,9 +345,7 @@ class _Run:
         view, rule = self._policy.view, self._policy.suppression
         return sum(
             boxes_of(view, rule, capacity, _use(demand), demand.requests).low_milli
-            for capacity, demand in zip(
-                self._capacities, self._services.demands(now_ms - _MINUTE_MS), strict=True
-            )
+            for capacity, demand in zip(self._capacities, self._demands.at(now_ms - _MINUTE_MS), strict=True)
         )
 
     def _result(self) -> Day:

@@ -19,7 +19,7 @@ _ARRIVAL_MS = 3_600_000
 _NODE = {"cpu": 32_000, "memory": 128 << 30, "pods": 200}
 _APPS_COUNT = 12
 _MID_EACH = 4
-_REQUESTED = 1.02
+_REQUESTED = 0.75
 
 
 def imbalance_trace(seed: int) -> Trace:
@@ -75,7 +75,7 @@ def day_trace(seed: int, nodes_count: int | None = None) -> Trace:
     """Return nodes of 32 cores, and pods of 12 apps that come in the first hour and use more by day.
 
     A pod requests the highest point of its curves; every fourth app requests half of it, and it is the
-    limit. Pods come until a little more than all cores are requested, so that some wait.
+    limit. Pods come until three quarters of all cores are requested.
     """
     random = np.random.default_rng(seed)
     count = DAY_NODES if nodes_count is None else nodes_count

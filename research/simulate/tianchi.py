@@ -44,7 +44,7 @@ def tianchi_trace(folder: Path | None, nodes_count: int | None = None) -> Trace:
         raise TraceError("the trace does not come with berth: name the folder with its files by --data")
     inside = sorted({path.parent for path in folder.glob("*/*app_resources*.csv*")})
     data = tianchi.read(inside[0] if inside else folder)
-    choices = _CHOICES
+    choices: tuple[str, ...] = _CHOICES
     if nodes_count is not None and nodes_count < len(data.machines):
         data, choices = _part(data, nodes_count), (*_CHOICES, _part_choice(data, nodes_count))
     apps = {name: number for number, name in enumerate(data.apps)}
@@ -75,8 +75,8 @@ def _part(data: tianchi.Tianchi, nodes_count: int) -> tianchi.Tianchi:
 def _part_choice(data: tianchi.Tianchi, nodes_count: int) -> str:
     """Say which part of the trace is taken."""
     return (
-        f"{nodes_count:,} of {len(data.machines):,} nodes and as large a part of the instances, both at equal "
-        "distances in the order of the files."
+        f"{nodes_count:,} of {len(data.machines):,} nodes and as large a part of the instances, both at "
+        "equal distances in the order of the files."
     )
 
 
