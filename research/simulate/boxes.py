@@ -151,7 +151,7 @@ class NodeBoxes:
             cut += _cut(demand, given) * seconds
             wanted += pods.wants.cpu_milli * len(pods.keys) * seconds
             for key in pods.keys:
-                got[key] += given.low_milli * seconds // len(pods.keys)
+                got[key] += given.low_milli // len(pods.keys) * seconds
             self._carried = planned.carried
             self._fill_window(seconds - 1)
             for act in planned.acts:

@@ -29,22 +29,22 @@ def draw_days(directory: Path, days: Sequence[Day]) -> list[Path]:
                 _hours(day), [read(step) for step in day.steps], label=_LABELS[day.job], **_style(number)
             )
         axes.set_title(title, fontsize="medium")
-        from_zero(axes, (read(step) for day in days for step in day.steps))
         axes.grid(color="0.9")
-    _lent(grid[0, 1], days)
+        shown = [read(step) for day in days for step in day.steps]
+        from_zero(axes, [*shown, *(_lend(axes, days) if axes is grid[0, 1] else ())])
     for axes in grid[1]:
         axes.set_xlabel("hours")
     grid[0, 0].legend(fontsize="small")
     return write(directory, ((NAME, figure),))
 
 
-def _lent(axes: Any, days: Sequence[Day]) -> None:
-    """Draw what low pods may use, on the day on which there are any."""
-    for day in days:
-        if day.job == "low":
-            lent = [step.lent for step in day.steps]
-            axes.fill_between(_hours(day), lent, color=colour(5), alpha=0.3, label="lent to low pods")
-            axes.legend(fontsize="small")
+def _lend(axes: Any, days: Sequence[Day]) -> list[float]:
+    """Draw what low pods may use, on the day on which there are any, and return it."""
+    lent = [(day, [step.lent for step in day.steps]) for day in days if day.job == "low"]
+    for day, cores in lent:
+        axes.fill_between(_hours(day), cores, color=colour(5), alpha=0.3, label="lent to low pods")
+        axes.legend(fontsize="small")
+    return [each for _, cores in lent for each in cores]
 
 
 def _hours(day: Day) -> list[float]:
