@@ -243,6 +243,7 @@ class _Run:
         self, trace: Trace, job: Job | None, profile: Method, *, seed: int, policy: CoLocationPolicy
     ) -> None:
         assert trace.curves is not None, "a day follows curves"
+        assert trace.curves.step_ms % _MINUTE_MS == 0, "a step of the curves is whole minutes"
         self._job, self._profile, self._seed, self._policy = job, profile, seed, policy
         moments = list(_moments(trace, job, COLOCATION_PROFILE, policy))
         self._trace = msgspec.structs.replace(trace, moments=moments)
