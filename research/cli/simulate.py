@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from research.cli.day import AskedDays, compare_days
 from services.cli import inputs, options
 from services.cli.options import PLACE, CommandError, with_settings
 from services.cli.output import Format, Output
@@ -34,6 +35,14 @@ class TraceName(enum.StrEnum):
     ALIBABA = "alibaba"
     TIANCHI = "tianchi"
     IMBALANCE = "imbalance"
+    DAY = "day"
+
+
+class JobQuality(enum.StrEnum):
+    """As what the pods of a batch job run."""
+
+    HIGH = "high"
+    LOW = "low"
 
 
 Name = Annotated[
@@ -42,7 +51,8 @@ Name = Annotated[
         metavar="TRACE",
         show_choices=False,
         help="openb: a GPU cluster, comes with berth. azure: virtual machines by flavour. alibaba: nodes "
-        "that fail. tianchi: containers that use more by day. imbalance: 31 generated nodes.",
+        "that fail. tianchi: containers that use more by day. imbalance: 31 generated nodes. day: generated "
+        "services that use more by day.",
     ),
 ]
 FromLog = Annotated[
@@ -68,7 +78,14 @@ PodList = Annotated[
     str, typer.Option(metavar="NAME", help="openb: which pod list; gpuspec33 comes with berth, too.")
 ]
 Nodes = Annotated[
-    int | None, typer.Option(min=1, max=100_000, metavar="N", help="azure: so many nodes. (default: 640)")
+    int | None,
+    typer.Option(
+        min=1,
+        max=100_000,
+        metavar="N",
+        help="azure, tianchi, day: so many nodes; of tianchi as large a part of the pods. "
+        "(default: 640, all, 20)",
+    ),
 ]
 ErrorMinutes = Annotated[
     float, typer.Option(min=0.1, metavar="M", help="alibaba: how long a node takes no pods after an error.")
@@ -90,6 +107,26 @@ Step = Annotated[
 ]
 Series = Annotated[bool, typer.Option("--series", help="Show every look, not only the last one.")]
 Moves = Annotated[int, typer.Option(min=0, metavar="N", help="lns: move at most N pods at each look.")]
+Job = Annotated[
+    float | None,
+    typer.Option(
+        min=1,
+        max=1_000_000,
+        metavar="CORE-HOURS",
+        help="tianchi, day: compare days of co-location, without a batch job of so many core-hours, and with "
+        "it as high and as low pods, by one profile. (default of --profile: colocation)",
+    ),
+]
+As = Annotated[
+    list[JobQuality] | None,
+    typer.Option("--as", help="With --job: only as such pods; again for more. (default: high and low)"),
+]
+Policy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="With --job: the CoLocationPolicy of all nodes. (default: berth's own)"
+    ),
+]
 Csv = Annotated[
     Path | None, typer.Option("--csv", metavar="FILE", help="Write all looks, a line for each resource.")
 ]
@@ -115,6 +152,9 @@ def simulate(
     every: Step = None,
     series: Series = False,
     moves: Moves = 100,
+    job: Job = None,
+    as_: As = None,
+    policy: Policy = None,
     csv: Csv = None,
     plots: Plots = None,
     output: Output = Format.TABLE,
@@ -127,6 +167,8 @@ def simulate(
 
     Equal seeds give equal answers, but for the times that placing took. `--series`, `--csv` and `-o json`
     have every look. What a trace leaves open was chosen; the choices are printed below the tables.
+
+    With `--job` days of co-location are compared instead: looks are the steps of the trace's curves.
     """
     from research.cli import simulated
     from research.simulate.traces import Choices, trace_of
@@ -144,6 +186,10 @@ def simulate(
     whole = _recorded(settings) if trace is None else trace_of(trace.value, choices, seed=settings.seed)
     until_ms = None if until is None else _milliseconds("--until", until)
     found = whole.cut(pods_max=pods, until_ms=until_ms, stay=stay)
+    if job is not None:
+        asked = AskedDays(job, as_ or list(JobQuality), profile or (), policy, settings.seed)
+        compare_days(found, asked, csv, plots, output)
+        return
     methods = _methods(profile or _PROFILES, found, moves)
     with inputs.patience():
         step = _every(every, found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -13,7 +14,7 @@ import msgspec
 import numpy as np
 
 from domain.cycle.schedule import Scheduler
-from domain.engine.verdicts import Placement
+from domain.engine.verdicts import Placement, Preemption
 from domain.model.events import (
     Event,
     NodeDeleted,
@@ -35,7 +36,7 @@ from domain.state.steps import Written
 from research.simulate.measuring import Counts, Look, Measuring, usage_of
 from research.simulate.methods import Method
 from research.simulate.searching import place_by_search
-from research.simulate.trace import Drained, Moment, Trace
+from research.simulate.trace import Drained, Ended, Moment, Trace
 from services.plan.optimising import Search as Optimising
 
 _RETRIED_MAX = 50
@@ -142,8 +143,21 @@ def _looking(trace: Trace, every: Every) -> Iterator[Due]:
             yield Due(at_ms, LOOK)
 
 
+class Leaving(NamedTuple):
+    """A pod that was asked to leave for another one, and when it leaves."""
+
+    at_ms: int
+    key: str
+    uid: str
+
+
 class Simulation:
     """A cluster at a moment of a trace, and the method that places its pods.
+
+    Parameters
+    ----------
+    grace_ms : int, optional
+        Pods may have others of lower priority evicted, which leave after so long; None: no pod may.
 
     Attributes
     ----------
@@ -154,10 +168,13 @@ class Simulation:
         Processor time of folding and placing so far.
     """
 
-    def __init__(self, trace: Trace, method: Method, *, seed: int) -> None:
-        self._trace, self._method, self._seed = trace, method, seed
+    def __init__(self, trace: Trace, method: Method, *, seed: int, grace_ms: int | None = None) -> None:
+        self._trace, self._method, self._seed, self._grace_ms = trace, method, seed, grace_ms
         own = BUILT_IN_PROFILES if method.profile is None else {}
-        self._scheduler = Scheduler(own, seed=seed, backoff_ms=(backoff_ms_min, backoff_ms_max))
+        self._scheduler = Scheduler(
+            own, seed=seed, backoff_ms=(backoff_ms_min, backoff_ms_max), preempts=grace_ms is not None
+        )
+        self._victims = deque[Leaving]()
         self._measures = Measuring(trace)
         self._waiting: dict[str, PodSpec] = {}  # of a search, which places pods itself
         self._uids: dict[str, str] = {}  # of pods that were evicted or moved, and are new pods since
@@ -189,8 +206,9 @@ class Simulation:
     def pass_to(self, at_ms: int) -> None:
         """Let time pass. Pods are tried again when their backoff ends."""
         began = time.process_time()
-        while self._method.search is None and (due_ms := self._scheduler.due_ms(self.now_ms)) < at_ms:
+        while self._method.search is None and (due_ms := self._due_ms()) < at_ms:
             self.now_ms = max(due_ms, self.now_ms + 1)
+            self._let_victims_leave()
             self._cycle()
             self._settle()
         self.now_ms = max(self.now_ms, at_ms)
@@ -203,6 +221,8 @@ class Simulation:
             match moment.event:
                 case Drained(node=node):
                     self._evict(node)
+                case Ended(pod=key):
+                    self._end(key)
                 case PodUpserted() | PodDeleted():
                     self._fold_pod(moment.event)
                 case ProfileUpserted() | ProfileDeleted() if self._method.profile is not None:
@@ -288,9 +308,25 @@ class Simulation:
     def _evict(self, node: str) -> None:
         """Let the pods of a node wait again."""
         for key in [key for key, entry in self.state.pods.items() if entry.node == node]:
-            self._replace(key, "")
-            self.counts.moved += 1
+            self._end(key)
+
+    def _end(self, key: str) -> None:
+        """Let a pod wait again."""
+        self._replace(key, "")
+        self.counts.moved += 1
         self._is_freed = True
+
+    def _due_ms(self) -> int:
+        """Return when time alone changes anything: a pod is tried again, or a victim leaves."""
+        due_ms = self._scheduler.due_ms(self.now_ms)
+        return min(due_ms, self._victims[0].at_ms) if self._victims else due_ms
+
+    def _let_victims_leave(self) -> None:
+        while self._victims and self._victims[0].at_ms <= self.now_ms:
+            victim = self._victims.popleft()
+            entry = self.state.pods.get(victim.key)
+            if entry is not None and entry.spec.uid == victim.uid:
+                self._end(victim.key)
 
     def _replace(self, key: str, node: str) -> None:
         """Delete a pod, and make it anew: waiting (""), or on a node."""
@@ -317,6 +353,11 @@ class Simulation:
 
     def _cycle(self) -> None:
         verdicts = self._scheduler.cycle(self.now_ms).verdicts
+        for verdict in verdicts:
+            if isinstance(verdict, Preemption):
+                assert self._grace_ms is not None, "without a grace no pod preempts"
+                at_ms = self.now_ms + self._grace_ms
+                self._victims += [Leaving(at_ms, victim.key, victim.uid) for victim in verdict.victims]
         placed = [each.pod.key for each in verdicts if isinstance(each, Placement)]
         self._write(placed)
         self.counts.placements += len(placed)

@@ -26,8 +26,14 @@ _CHOICES = (
 )
 
 
-def tianchi_trace(folder: Path | None) -> Trace:
+def tianchi_trace(folder: Path | None, nodes_count: int | None = None) -> Trace:
     """Return the preliminary data set of a folder, or of a folder directly in it.
+
+    Parameters
+    ----------
+    nodes_count : int, optional
+        Take so many of the nodes and as large a part of the instances, both at equal distances in the order
+        of the files; None: all.
 
     Raises
     ------
@@ -38,13 +44,40 @@ def tianchi_trace(folder: Path | None) -> Trace:
         raise TraceError("the trace does not come with berth: name the folder with its files by --data")
     inside = sorted({path.parent for path in folder.glob("*/*app_resources*.csv*")})
     data = tianchi.read(inside[0] if inside else folder)
+    choices: tuple[str, ...] = _CHOICES
+    if nodes_count is not None and nodes_count < len(data.machines):
+        data, choices = _part(data, nodes_count), (*_CHOICES, _part_choice(data, nodes_count))
     apps = {name: number for number, name in enumerate(data.apps)}
     kinds: dict[str, int] = {}
     moments = list(_moments(data, apps, kinds))
     # Millionths of a core as thousandths, and millionths of a GB as bytes.
     used = np.stack([data.app_cpu / 1e3, data.app_memory * 1e3])
     curves = Curves(step_ms=_STEP_MS, resources=_RESOURCES[:2], kinds=kinds, used=used)
-    return Trace(name="tianchi", moments=moments, resources=_RESOURCES, choices=_CHOICES, curves=curves)
+    return Trace(name="tianchi", moments=moments, resources=_RESOURCES, choices=choices, curves=curves)
+
+
+def _part(data: tianchi.Tianchi, nodes_count: int) -> tianchi.Tianchi:
+    """Return some nodes and as large a part of the instances, all of them pending."""
+    nodes = np.arange(nodes_count) * len(data.machines) // nodes_count
+    pods_count = len(data.instances) * nodes_count // len(data.machines)
+    pods = np.arange(pods_count) * len(data.instances) // max(pods_count, 1)
+    return data._replace(
+        machines=[data.machines[i] for i in nodes],
+        machine_cpu=data.machine_cpu[nodes],
+        machine_memory=data.machine_memory[nodes],
+        machine_counts=data.machine_counts[nodes],
+        instances=[data.instances[i] for i in pods],
+        app=data.app[pods],
+        machine=np.full(pods_count, nodes_count, np.int32),
+    )
+
+
+def _part_choice(data: tianchi.Tianchi, nodes_count: int) -> str:
+    """Say which part of the trace is taken."""
+    return (
+        f"{nodes_count:,} of {len(data.machines):,} nodes and as large a part of the instances, both at "
+        "equal distances in the order of the files."
+    )
 
 
 def _moments(data: tianchi.Tianchi, apps: dict[str, int], kinds: dict[str, int]) -> Iterator[Moment]:

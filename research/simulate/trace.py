@@ -22,11 +22,17 @@ class Drained(msgspec.Struct, frozen=True):
     node: str
 
 
+class Ended(msgspec.Struct, frozen=True):
+    """A pod, by its key, is ended on its node; it waits again, as a new pod of the same name."""
+
+    pod: str
+
+
 class Moment(NamedTuple):
     """Something that happens ``at_ms`` milliseconds after the trace began."""
 
     at_ms: int
-    event: Event | ProfileEvent | Drained
+    event: Event | ProfileEvent | Drained | Ended
 
 
 class Shape(NamedTuple):

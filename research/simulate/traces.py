@@ -8,7 +8,7 @@ import msgspec
 
 from research.simulate.alibaba import ERROR_MINUTES, alibaba_trace
 from research.simulate.azure import azure_trace
-from research.simulate.generated import imbalance_trace
+from research.simulate.generated import day_trace, imbalance_trace
 from research.simulate.openb import openb_trace
 from research.simulate.tianchi import tianchi_trace
 from research.simulate.trace import Trace
@@ -24,7 +24,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     pod_list : str
         Which pod list of openb.
     nodes_count : int, optional
-        How many nodes, where a trace has none.
+        How many nodes, where a trace has none, or of tianchi only some.
     error_minutes : float
         How long a node takes no pods after an error.
     drain : bool
@@ -56,8 +56,10 @@ def trace_of(name: str, choices: Choices, *, seed: int) -> Trace:
                 choices.folder, seed, error_minutes=choices.error_minutes, drain=choices.drain
             )
         case "tianchi":
-            return tianchi_trace(choices.folder)
+            return tianchi_trace(choices.folder, choices.nodes_count)
         case "imbalance":
             return imbalance_trace(seed)
+        case "day":
+            return day_trace(seed, choices.nodes_count)
         case _:
             raise AssertionError(f"there is no trace {name}")

@@ -433,4 +433,4 @@ def test_what_cannot_be_done_is_said(asked: Sequence[str], said: str) -> None:
 
 
 def test_the_command_knows_all_traces() -> None:
-    assert [each.value for each in TraceName] == ["openb", "azure", "alibaba", "tianchi", "imbalance"]
+    assert [each.value for each in TraceName] == ["openb", "azure", "alibaba", "tianchi", "imbalance", "day"]
