@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from domain.counting.matchers import KnownMatchers, Needs, announced_to
-from domain.engine.verdicts import CycleResult, Placement, Preemption
+from domain.engine.verdicts import CycleResult, Migration, Placement, Preemption
 from domain.state.cluster import ClusterState
 from services.ports.guards import Guard, budget_key
 
@@ -60,7 +60,7 @@ class BatchGuards:
         if len(state.own) == state.shards_count:
             return strict
         for verdict in result.verdicts:
-            if isinstance(verdict, Preemption):
+            if isinstance(verdict, Preemption | Migration):
                 for name in verdict.budgets:
                     self._needs.raises.setdefault(budget_key(name), set()).add(verdict.node)
             elif isinstance(verdict, Placement):
