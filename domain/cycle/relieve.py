@@ -134,7 +134,7 @@ def _begin(run: CycleRun, of: Preempting, node: str, moves: Sequence[Moved]) -> 
             rests_until_ms=at_ms + _rule(state, node).rest_seconds * 1_000,
         )
     )
-    run.result.verdicts.append(
+    run.result.moves.append(
         Migration(
             node=node,
             node_version=entry.version,

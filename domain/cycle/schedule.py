@@ -26,7 +26,7 @@ from domain.engine.nominated_room import hold, left_for, nominated_on, run_out, 
 from domain.engine.preemption import Planned, Preemptor
 from domain.engine.profiles import Profiles
 from domain.engine.slots import GroupSlots
-from domain.engine.verdicts import AnyVerdict, CycleResult
+from domain.engine.verdicts import CycleResult
 from domain.kernels import arrays as kernel
 from domain.model.events import BindFailed, Event, PodUpserted, ProfileDeleted, ProfileEvent
 from domain.model.limits import (
@@ -272,8 +272,8 @@ class Scheduler:
         passed_ms = now_ms if passed_ms is None else passed_ms
         if not self.state.index.is_settled:
             self._follow(self.state.apply(Reclassify()))
-        ended: list[AnyVerdict] = [*self._expire(passed_ms)]
-        ended += [e for e in self.state.apply(ReliefsPassed(passed_ms)) if isinstance(e, MovesEnded)]
+        ended = self._expire(passed_ms)
+        spared = self.state.apply(ReliefsPassed(passed_ms))
         self.sync(passed_ms)
         self.queue.pass_to(passed_ms)
         for key in self._excluded.pass_to(passed_ms, now_ms):
@@ -297,6 +297,7 @@ class Scheduler:
         self._grown.clear()
         run = self._begin(changed, now_ms, passed_ms)
         run.result.verdicts.extend(ended)
+        run.result.moves.extend(each for each in spared if isinstance(each, MovesEnded))
         self.queue.begin_cycle()
         run_lane(run, Budget(cycle_work_max, cycle_pods_max), is_low=False)
         if run.preempting is not None and self._reserving.is_due(self.queue, passed_ms):

@@ -78,7 +78,7 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     budgets: tuple[str, ...] = ()
 
 
-AnyVerdict = Placement | Failure | Preemption | NominationEnded | Migration | MovesEnded
+AnyVerdict = Placement | Failure | Preemption | NominationEnded
 """What a cycle may decide about a pod."""
 
 
@@ -100,6 +100,8 @@ class CycleResult(msgspec.Struct, frozen=True):
     gangs : dict
         Of each gang of which pods were placed, how many of these must keep their nodes, so that the others
         may.
+    moves : list
+        Pods that leave hot nodes, and before these the ones that were to leave and stay.
     looked_at : set of str
         The hot nodes for which pods to move were sought.
     """
@@ -109,6 +111,7 @@ class CycleResult(msgspec.Struct, frozen=True):
     matchers: dict[int, tuple[Matcher, ...]] = {}
     strict: set[int] = set()
     gangs: dict[str, int] = {}
+    moves: list[Migration | MovesEnded] = []
     looked_at: set[str] = set()
 
     @property

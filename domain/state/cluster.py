@@ -158,14 +158,8 @@ class ClusterState:
                     nomination, _ = nominating.end(of, key)
                     self.nodes[nomination.node].version -= 1
                     yield ClaimRefused(self.pods[key].spec, self.pods[key].arrival, placed=False)
-            case steps.Relieved():
-                relieving.relieve(of, step)
-            case steps.ReliefsPassed():
-                yield from relieving.pass_to(of, step.now_ms)
-            case steps.Unrelieved():
-                relieving.refuse(of, step)
-            case steps.ReliefsFollowed():
-                yield from relieving.follow(of, step)
+            case steps.Relieved() | steps.ReliefsPassed() | steps.Unrelieved() | steps.ReliefsFollowed():
+                yield from relieving.take_step(of, step)
             case steps.Reclassify():
                 yield from map(_regrouped, self.index.reclassify(self.pods))
             case steps.Written():

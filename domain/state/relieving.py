@@ -11,10 +11,25 @@ from domain.state.changes import FollowRefused, MovesEnded
 from domain.state.moves import Move, Relief
 from domain.state.nominating import runs
 from domain.state.occupancy import Occupancy
-from domain.state.steps import ReliefsFollowed, Relieved, Unrelieved
+from domain.state.steps import ReliefsFollowed, ReliefsPassed, Relieved, Unrelieved
+
+Step = Relieved | ReliefsPassed | Unrelieved | ReliefsFollowed
 
 
-def relieve(of: Occupancy, step: Relieved) -> None:
+def take_step(of: Occupancy, step: Step) -> Iterator[MovesEnded | FollowRefused]:
+    """Fold what a cycle decided, what time ended, what the ledger refused, or what other workers did."""
+    match step:
+        case Relieved():
+            _relieve(of, step)
+        case ReliefsPassed():
+            yield from _pass_to(of, step.now_ms)
+        case Unrelieved():
+            _refuse(of, step)
+        case ReliefsFollowed():
+            yield from _follow(of, step)
+
+
+def _relieve(of: Occupancy, step: Relieved) -> None:
     """Tell pods to leave a node of an own shard."""
     node = of.nodes[step.node]
     assert of.leaving.keys().isdisjoint(step.targets), "a pod leaves for one reason"
@@ -33,7 +48,7 @@ def relieve(of: Occupancy, step: Relieved) -> None:
     of.own_changes.add_relief(step.node)
 
 
-def pass_to(of: Occupancy, now_ms: int) -> Iterator[MovesEnded]:
+def _pass_to(of: Occupancy, now_ms: int) -> Iterator[MovesEnded]:
     """End the moves of own shards whose time is over, and reliefs after which the node has rested."""
     moves = of.moves
     for node, relief in sorted(moves.reliefs.items()):
@@ -47,7 +62,7 @@ def pass_to(of: Occupancy, now_ms: int) -> Iterator[MovesEnded]:
             of.own_changes.rested.append(node)
 
 
-def refuse(of: Occupancy, step: Unrelieved) -> None:
+def _refuse(of: Occupancy, step: Unrelieved) -> None:
     """Take back the reliefs that the ledger refused, of those of these pods that are still under way."""
     nodes = {of.moves.under_way[key] for key in step.keys if key in of.moves.under_way}
     for node in sorted(nodes):
@@ -55,7 +70,7 @@ def refuse(of: Occupancy, step: Unrelieved) -> None:
         of.nodes[node].version -= 1
 
 
-def follow(of: Occupancy, step: ReliefsFollowed) -> Iterator[FollowRefused]:
+def _follow(of: Occupancy, step: ReliefsFollowed) -> Iterator[FollowRefused]:
     """Fold which moves of other workers are over, which nodes have rested, and which reliefs began."""
     moves = of.moves
     for nodes, end in ((step.spared, moves.spare), (step.rested, moves.end)):

@@ -231,12 +231,6 @@ class BatchBuilder:
             if isinstance(verdict, NominationEnded):
                 self.take(verdict, None, verdict.nomination.shard)
                 continue
-            if isinstance(verdict, MovesEnded):
-                self.take(verdict, None, verdict.shard)
-                continue
-            if isinstance(verdict, Migration):
-                self._relieve(verdict)
-                continue
             index, shard = verdict.attempt, pods[verdict.pod.key].shard
             cycle_seq = seqs[index].setdefault(shard, numbers[shard])
             if isinstance(verdict, Placement):
@@ -247,6 +241,11 @@ class BatchBuilder:
                 self._let_wait(verdict, attempts[index], shard, cycle_seq)
             else:
                 self._nominate(verdict, attempts[index], shard, cycle_seq)
+        for moved in result.moves:
+            if isinstance(moved, Migration):
+                self._relieve(moved)
+            else:
+                self.take(moved, None, moved.shard)
         self.cluster.need(result.gangs)
         self.decider.explain(attempts, seqs, duration_us)
         self.pods.explain(pending_groups(result, seqs, self._ledger_view, self._scheduler, self.now_ms))

@@ -60,14 +60,20 @@ class BatchGuards:
         if len(state.own) == state.shards_count:
             return strict
         for verdict in result.verdicts:
-            if isinstance(verdict, Preemption | Migration):
-                for name in verdict.budgets:
-                    self._needs.raises.setdefault(budget_key(name), set()).add(verdict.node)
+            if isinstance(verdict, Preemption):
+                self._need_budgets(verdict)
             elif isinstance(verdict, Placement):
                 pod, node, own = verdict.pod, verdict.node, result.matchers.get(verdict.attempt, ())
                 if self._known.need(self._needs, pod, node, own, state.index.namespaces):
                     strict.add(node)
+        for moved in result.moves:
+            if isinstance(moved, Migration):
+                self._need_budgets(moved)
         return strict
+
+    def _need_budgets(self, verdict: Preemption | Migration) -> None:
+        for name in verdict.budgets:
+            self._needs.raises.setdefault(budget_key(name), set()).add(verdict.node)
 
     def guards(self, state: ClusterState, now_ms: int) -> Sequence[Guard]:
         """Return the guards of the batch that does all that was decided since the batch before."""

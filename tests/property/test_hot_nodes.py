@@ -1,4 +1,4 @@
-"""On random days with hot nodes: do only so many pods leave, which may, and is the same decided in a replay?"""
+"""On random days with hot nodes: do only so many pods leave, which may? Is the same decided in a replay?"""
 
 from __future__ import annotations
 

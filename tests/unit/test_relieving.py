@@ -73,8 +73,8 @@ class Cluster:
         found: list[Migration] = []
         while True:
             result = self.scheduler.cycle(self.now_ms)
-            found += [each for each in result.verdicts if isinstance(each, Migration)]
-            self.ended += [each for each in result.verdicts if isinstance(each, MovesEnded)]
+            found += [each for each in result.moves if isinstance(each, Migration)]
+            self.ended += [each for each in result.moves if isinstance(each, MovesEnded)]
             if not self.scheduler.has_work:
                 return found
 
