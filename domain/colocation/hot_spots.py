@@ -32,17 +32,21 @@ class Movable(NamedTuple):
     workload: str = ""
 
 
-def next_heat(rule: HotSpotRule, heat: Heat, is_bad: bool) -> Heat:
+def next_heat(rule: HotSpotRule, heat: Heat, signs: tuple[str, ...]) -> Heat:
     """Return whether a node is hot after one more sample, and the samples in a row.
+
+    The sample is bad where it has ``signs`` (``bad_signs``).
 
     ``bad_count`` bad samples in a row make it hot, ``good_count`` good ones in a row make it calm. Nothing
     is counted beyond that, so that the state of a node rests where its samples do.
     """
-    if is_bad:
+    if signs:
         bad = min(heat.bad_count + 1, rule.bad_count)
-        return Heat(is_hot=heat.is_hot or bad >= rule.bad_count, bad_count=bad)
+        is_hot = heat.is_hot or bad >= rule.bad_count
+        return Heat(is_hot=is_hot, bad_count=bad, signs=signs if is_hot else ())
     good = min(heat.good_count + 1, rule.good_count)
-    return Heat(is_hot=heat.is_hot and good < rule.good_count, good_count=good)
+    is_hot = heat.is_hot and good < rule.good_count
+    return Heat(is_hot=is_hot, good_count=good, signs=heat.signs if is_hot else ())
 
 
 def bad_signs(rule: HotSpotRule, capacity: Amounts, sample: Sample) -> tuple[str, ...]:

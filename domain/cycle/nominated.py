@@ -14,7 +14,7 @@ import numpy as np
 from domain.cycle.kernel_call import call_nominated, undo
 from domain.cycle.record import note_ended, note_rules
 from domain.cycle.run import CycleRun, Preempting
-from domain.engine.nominated_room import hold, mates_of, urgency
+from domain.engine.nominated_room import hold, mates_of, urgency, waits_for_any
 from domain.engine.picked import Specs, with_devices
 from domain.engine.program import Program
 from domain.engine.verdicts import Placement
@@ -150,8 +150,8 @@ def _try_together(
     failed = [each for each in failed if not _is_reserved(of, each)]
     refused = [each.key for each in failed if is_refused(run, each, programs)]
     let_go(run, of, state.apply(Cleared(refused, "not-held")))
-    waits, known = state.nominations.waits_for_any, state.nominations.entries
-    hopeless = [each.key for each in failed if each.key in known and not waits(each.node)]
+    known = state.nominations.entries
+    hopeless = [each.key for each in failed if each.key in known and not waits_for_any(state, each.node)]
     let_go(run, of, state.apply(Cleared(hopeless, "no-room")))
     count_nominations(run, of, [each for each in tries if each.key in of.uncounted], 1)
     run.snapshot.caught_up()
@@ -300,7 +300,7 @@ def _end_or_wait(
         count_nominations(run, of, mates, 1)
     elif any(is_refused(run, each, programs) for each in rest):
         let_go(run, of, state.apply(Cleared(keys, "not-held")))
-    elif any(state.nominations.waits_for_any(each.node) for each in mates):
+    elif any(waits_for_any(state, each.node) for each in mates):
         count_nominations(run, of, mates, 1)
     else:
         for key in keys:  # others were faster, perhaps again and again

@@ -211,7 +211,8 @@ def decided_for(
     # A victim of a less urgent pod leaves for this one instead: that nomination ends with this one.
     evicted = state.nominations.evicted
     outbid = {victim: known[by] for victim, by in evicted.items() if known[by].priority < priority}
-    return Decided(of.budgets, evicted.keys() - outbid.keys(), nominated), outbid
+    leaving = state.leaving.keys() - outbid.keys()
+    return Decided(of.budgets, leaving, nominated), outbid
 
 
 def nominate(

@@ -21,6 +21,7 @@ from domain.cycle.nominated import count_again, uncount_below
 from domain.cycle.preempt import decided_for, may_preempt, nominate
 from domain.cycle.run import CycleRun, Preempting
 from domain.engine.budgets import Budgets
+from domain.engine.nominated_room import waits_for_any
 from domain.engine.preemption import NO_VICTIMS, Decided, Planned, has_leaving
 from domain.engine.preemption import Nominated as Counted
 from domain.engine.program import Program
@@ -88,7 +89,7 @@ def preempt_gang(run: CycleRun, gang: Gang, members: Sequence[Tried]) -> Preempt
     if isinstance(found, Preempted):
         return found
     chosen = nominate_gang(run, of, gang, found)
-    if not any(run.state.nominations.waits_for_any(plan.node) for plan in chosen.values()):
+    if not any(waits_for_any(run.state, plan.node) for plan in chosen.values()):
         # In another order all of them fit as it is: they start with the next cycle.
         run.state.improved_rows.update(plan.row for plan in chosen.values())
     return Preempted.NOMINATED

@@ -17,6 +17,7 @@ from domain.counting.counted import PodsKnown
 from domain.cycle.lane import run_lane
 from domain.cycle.preempt import may_preempt
 from domain.cycle.preempt_gang import plan_gang
+from domain.cycle.relieve import Relieving
 from domain.cycle.reserve import Reserving
 from domain.cycle.run import CycleRun, Preempting
 from domain.engine.budgets import Budgets
@@ -52,6 +53,7 @@ from domain.state.changes import (
     BindUndone,
     Change,
     ClaimRefused,
+    MovesEnded,
     NominationEnded,
     PodAdopted,
     PodGiven,
@@ -63,7 +65,7 @@ from domain.state.changes import (
 from domain.state.cluster import ClusterState
 from domain.state.nominations import Nomination
 from domain.state.snapshot import Snapshot
-from domain.state.steps import Cleared, Lent, PodsFollowed, Reclassify, Step
+from domain.state.steps import Cleared, Lent, PodsFollowed, Reclassify, ReliefsPassed, Step
 
 assert candidates_explained_max == kernel.TOP
 assert reasons_per_cycle_max == kernel.REASONS
@@ -83,7 +85,7 @@ class Scheduler:
     backoff_ms : tuple of int
         As of ``Queue``; a caller without log time has none.
     preempts : bool
-        Whether pods may let others of lower priority go (``may_preempt``).
+        Whether pods may let others of lower priority go (``may_preempt``), and hot nodes pods (``relieve``).
     preemption_seconds : int
         How long a node is nominated for a pod, in log time.
     reservation_seconds : int
@@ -119,6 +121,7 @@ class Scheduler:
         self._pauses = EvictionPauses()
         self._reservation_ms = reservation_seconds * 1_000
         self._reserving = Reserving(self.state, self._reservation_ms)
+        self._relieving = Relieving()
         self._columns_revision = 0
         self._grown: set[str] = set()  # clusters that may now have more masters on one node
         self.work = 0  # of the last cycle, as it was estimated (``turns.py``)
@@ -224,6 +227,7 @@ class Scheduler:
         self.queue.move_from(before)
         self._pauses = EvictionPauses()
         self._reserving = Reserving(self.state, self._reservation_ms)
+        self._relieving = Relieving()
         self._grown.clear()
         self.recheck_all_nodes()
         priorities = map(attrgetter("spec.template.priority"), pods.values())
@@ -243,20 +247,21 @@ class Scheduler:
 
     @property
     def has_work(self) -> bool:
-        """Whether a cycle would try any pod."""
+        """Whether a cycle would try any pod, or look at hot nodes that it has left over."""
         return bool(
             self.queue.has_work
             or self.state.improved_rows
             or self._grown
             or self.state.lending.has_news
             or self.queue.may_wake(self._slots.counters)
+            or self._relieving.is_cut
         )
 
     def due_ms(self, now_ms: int) -> int:
         """Return the log time after ``now_ms`` at which time alone changes what a cycle does."""
         nomination_ms = self.state.nominations.due_ms(now_ms, dying_seconds_max * 1_000)
         waits_ms = min(self._pauses.ends.next_ms, self._excluded.due_ms)
-        waits_ms = min(waits_ms, self.state.lending.due_ms)
+        waits_ms = min(waits_ms, self.state.lending.due_ms, self.state.moves.due_ms(self.state.own))
         return min(self.queue.due_ms, nomination_ms, waits_ms, self._reserving.due_ms(self.queue))
 
     def cycle(self, now_ms: int = 0, passed_ms: int | None = None) -> CycleResult:
@@ -268,6 +273,7 @@ class Scheduler:
         if not self.state.index.is_settled:
             self._follow(self.state.apply(Reclassify()))
         ended = self._expire(passed_ms)
+        spared = self.state.apply(ReliefsPassed(passed_ms))
         self.sync(passed_ms)
         self.queue.pass_to(passed_ms)
         for key in self._excluded.pass_to(passed_ms, now_ms):
@@ -291,6 +297,7 @@ class Scheduler:
         self._grown.clear()
         run = self._begin(changed, now_ms, passed_ms)
         run.result.verdicts.extend(ended)
+        run.result.moves.extend(each for each in spared if isinstance(each, MovesEnded))
         self.queue.begin_cycle()
         run_lane(run, Budget(cycle_work_max, cycle_pods_max), is_low=False)
         if run.preempting is not None and self._reserving.is_due(self.queue, passed_ms):
@@ -298,6 +305,8 @@ class Scheduler:
         self.work = cycle_work_max - run.work_left
         run_lane(run, Budget(cycle_work_low_max, cycle_pods_low_max), is_low=True)
         self.work += cycle_work_low_max - run.work_left
+        if self._preempts and run.preempting is not None:
+            self._relieving.look(run, run.preempting)
         return run.result
 
     def plan_gang(self, name: str) -> dict[str, Planned]:
@@ -339,7 +348,7 @@ class Scheduler:
 
     def _preempting(self, changed: Sequence[Nomination], *, preempts: bool) -> Preempting:
         if self._budgets is None:
-            self._budgets = Budgets(self.state, self.state.nominations.evicted)
+            self._budgets = Budgets(self.state, self.state.leaving)
         return Preempting(
             plans=self.profiles.plans,
             preemptor=self._preemptor,

@@ -164,7 +164,7 @@ def evaluate(
     return Verdict(
         pod=pod.key,
         outcome=outcome,
-        node=table.names[_winner(seen.totals, table.tie, pod.signature)] if feasible else None,
+        node=table.names[winner(seen.totals, table.tie, pod.signature)] if feasible else None,
         feasible=[table.names[row] for row in feasible],
         infeasible={name: reason.code for name, reason in refused},
         unresolvable=[name for name, reason in refused if reason.unresolvable],
@@ -291,7 +291,7 @@ def _rules_seen(program: Program, slots: GroupSlots, codes: np.ndarray) -> Itera
         yield rule_seen(rule, highest, dict(zip(named, sums, strict=True)))
 
 
-def _winner(totals: np.ndarray, ties: np.ndarray, signature: bytes) -> int:
+def winner(totals: np.ndarray, ties: np.ndarray, signature: bytes) -> int:
     """Return the row of the highest total; of equals that of the smallest tie value, salted by the group."""
     best = np.flatnonzero(totals == totals.max())
     return int(best[np.argmin(salted(ties[best], tie_salt(signature)))])

@@ -38,6 +38,11 @@ def left_for(state: ClusterState, nomination: Nomination) -> list[str]:
     return [each.key for each in nomination.victims if evicted.get(each.key) == nomination.key]
 
 
+def waits_for_any(state: ClusterState, node: str) -> bool:
+    """Say whether any pod is yet to leave a node: nominations there may count on each of them."""
+    return state.nominations.waits_for_any(node) or bool(state.moves.left_on(node))
+
+
 def to_try(state: ClusterState, nominations: Iterable[Nomination]) -> list[Nomination]:
     """Return those of some nominations that are of own pods, the most urgent first.
 

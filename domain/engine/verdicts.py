@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from domain.counting.matchers import Matcher
+from domain.model.colocation import Amounts
 from domain.model.decisions import Attempt
 from domain.model.pods import PodSpec
-from domain.state.changes import NominationEnded
+from domain.state.changes import MovesEnded, NominationEnded
 
 
 class Placement(msgspec.Struct, frozen=True, gc=False):
@@ -52,6 +55,29 @@ class Preemption(msgspec.Struct, frozen=True, gc=False):
     budgets: tuple[str, ...] = ()
 
 
+class Moved(NamedTuple):
+    """A pod that leaves a hot node, what it is expected to use, and where a dry run found room for it."""
+
+    pod: PodSpec
+    estimate: Amounts
+    target: str
+
+
+class Migration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Pods leave a hot node, so that it has less to do; what replaces them is placed as any other pod.
+
+    ``shard`` is that of the node, ``node_version`` its version with the decision. ``why`` are the signs by
+    which the node is hot, ``budgets`` name the disruption budgets that count the pods.
+    """
+
+    node: str
+    node_version: int
+    shard: int
+    why: tuple[str, ...]
+    moves: tuple[Moved, ...]
+    budgets: tuple[str, ...] = ()
+
+
 AnyVerdict = Placement | Failure | Preemption | NominationEnded
 """What a cycle may decide about a pod."""
 
@@ -74,6 +100,10 @@ class CycleResult(msgspec.Struct, frozen=True):
     gangs : dict
         Of each gang of which pods were placed, how many of these must keep their nodes, so that the others
         may.
+    moves : list
+        Pods that leave hot nodes, and before these the ones that were to leave and stay.
+    looked_at : set of str
+        The hot nodes for which pods to move were sought.
     """
 
     attempts: list[Attempt]
@@ -81,6 +111,8 @@ class CycleResult(msgspec.Struct, frozen=True):
     matchers: dict[int, tuple[Matcher, ...]] = {}
     strict: set[int] = set()
     gangs: dict[str, int] = {}
+    moves: list[Migration | MovesEnded] = []
+    looked_at: set[str] = set()
 
     @property
     def tried(self) -> list[Placement | Failure]:

@@ -34,7 +34,7 @@ from domain.manifests.pod import (
 from domain.manifests.status import NOT_STARTED, WirePodStatus, given_qos, read_course, resize_of
 from domain.model.events import PodUpserted
 from domain.model.nodes import NodeSpec
-from domain.model.pods import Controller, PodSpec, PodTemplate, with_labels
+from domain.model.pods import SAFE_TO_EVICT_KEY, Controller, PodSpec, PodTemplate, with_labels
 from domain.model.signature import signature
 from domain.model.validation import field_error
 
@@ -167,4 +167,5 @@ def assemble_pod(
         nominated_node=nominated,
         preempted=deleted and course.preempted,
         devices=read_devices(annotations, template, meta_path) if annotations and node_name else (),
+        pinned=annotations is not None and annotations.get(SAFE_TO_EVICT_KEY) == "false",
     )

@@ -231,11 +231,15 @@ class UseByQuality(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Heat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether a node is hot, and how many bad and good samples came in a row: see ``HotSpotRule``."""
+    """Whether a node is hot, and how many bad and good samples came in a row: see ``HotSpotRule``.
+
+    ``signs`` are those of the latest bad sample of a node that is hot, in plain words.
+    """
 
     is_hot: bool = False
     bad_count: int = 0
     good_count: int = 0
+    signs: tuple[str, ...] = ()
 
 
 class PodCounters(NamedTuple):

@@ -191,6 +191,12 @@ class Controller(msgspec.Struct, frozen=True, gc=False):
     uid: str
 
 
+SAFE_TO_EVICT_KEY = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+"""Annotation of a pod: with "false" it must not be evicted so that it goes elsewhere."""
+
+_OF_NODES = ("DaemonSet", "Node")
+
+
 class PodLife(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """What is known of a pod's life, as the ledger keeps it: see ``PodSpec``."""
 
@@ -200,6 +206,7 @@ class PodLife(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     nominated_node: str = ""
     preempted: bool = False
     devices: tuple[int, ...] = ()
+    pinned: bool = False
 
     def waiting(self) -> PodLife | None:
         """Return the life of a pod that waits again: without devices; None where nothing else is known."""
@@ -219,7 +226,8 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False):
     bytes, equal exactly when the templates are. ``terminating`` is true from its ``deletionTimestamp`` on,
     and ``preempted`` where a scheduler deleted it so that another pod finds room. ``nominated_node`` is the
     node for which a scheduler nominated a waiting pod. ``devices`` are those of its node that a placed pod
-    has, by their indices (``domain.model.devices``).
+    has, by their indices (``domain.model.devices``). One that is ``pinned`` must not be evicted so that it
+    goes elsewhere, as its annotation ``SAFE_TO_EVICT_KEY`` says.
     """
 
     uid: str
@@ -236,6 +244,7 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False):
     nominated_node: str = ""
     preempted: bool = False
     devices: tuple[int, ...] = ()
+    pinned: bool = False
 
     @property
     def namespace(self) -> str:
@@ -254,9 +263,8 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False):
     @property
     def life(self) -> PodLife | None:
         """What is known of its life; None for a pod without devices, not made, started or deleted."""
-        if not (
-            self.start_time or self.terminating or self.controller or self.nominated_node or self.devices
-        ):
+        known = self.start_time or self.controller or self.nominated_node or self.devices
+        if not (known or self.terminating or self.pinned):
             return None
         return PodLife(
             start_time=self.start_time,
@@ -265,9 +273,26 @@ class PodSpec(msgspec.Struct, frozen=True, gc=False):
             nominated_node=self.nominated_node,
             preempted=self.preempted,
             devices=self.devices,
+            pinned=self.pinned,
         )
 
     def share_texts(self, known: PodSpec) -> None:
         """Refer to the uid and key of an older spec of the same pod, so that they are kept once."""
         msgspec.structs.force_setattr(self, "uid", known.uid)
         msgspec.structs.force_setattr(self, "key", known.key)
+
+
+def why_it_stays(pod: PodSpec, *, bare: bool = False) -> str:
+    """Return why a placed pod must not be evicted so that it goes elsewhere, "" where it may be.
+
+    With ``bare`` also a pod without a controller may move, which nothing makes anew.
+    """
+    if pod.terminating:
+        return "being deleted"
+    if pod.controller is None and not bare:
+        return "without a controller, which nothing makes anew"
+    if pod.controller is not None and pod.controller.kind in _OF_NODES:
+        return "of a DaemonSet, or of the node itself"
+    if pod.pinned:
+        return "with the annotation safe-to-evict: false"
+    return "of a gang" if pod.template.gang else ""

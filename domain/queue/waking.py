@@ -173,7 +173,7 @@ class Waking:
         name, resources = table.names[row], self._state.resources
         taken = np.zeros((len(table.allocatable), 1), dtype=np.int64)
         for key, pod in self._state.nodes[name].pods.items():
-            if pod.spec.template.priority >= priority and key not in nominations.evicted:
+            if pod.spec.template.priority >= priority and key not in self._state.leaving:
                 vector = self._state.sums.vector(pod.spec)
                 lasting = vector.lasting_count
                 taken[vector.columns[:lasting], 0] += vector.values[:lasting]

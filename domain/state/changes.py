@@ -212,6 +212,14 @@ class PodResolved(msgspec.Struct, frozen=True, gc=False):
     previous: PodSpec
 
 
+class MovesEnded(msgspec.Struct, frozen=True, gc=False):
+    """The time of the moves of a hot node is over, which ``shard`` decided: its ``spared`` pods stay."""
+
+    node: str
+    shard: int
+    spared: tuple[PodSpec, ...]
+
+
 class ConfigChanged(msgspec.Struct, frozen=True, gc=False):
     """A configuration object other than a profile changed, or its newest resource version did."""
 
@@ -243,6 +251,7 @@ Change = (
     | PodMissed
     | PodResolved
     | NominationEnded
+    | MovesEnded
     | ConfigChanged
     | ProfileChanged
     | Refused

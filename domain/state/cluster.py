@@ -31,7 +31,7 @@ from domain.model.limits import usage_window_seconds
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec
 from domain.model.usage import UsageRecord
-from domain.state import foreign, nominating, settling, steps
+from domain.state import foreign, nominating, relieving, settling, steps
 from domain.state.billing import Billed, bill, without_past
 from domain.state.changes import (
     ActionTaken,
@@ -101,7 +101,7 @@ class ClusterState:
         of = self._occupancy = Occupancy(self.table, self.usage)
         self.nodes, self.pods, self.sums, self.index = of.nodes, of.pods, of.sums, of.index
         self.own_changes, self.improved_rows = of.own_changes, of.improved_rows
-        self.nominations = of.nominations
+        self.nominations, self.moves, self.leaving = of.nominations, of.moves, of.leaving
         self.tombstones = Tombstones()
         self.config = Config(self.index)
         self.lending = Lending(self.table, self.nodes, self.usage.qualities, self.config.policies)
@@ -158,6 +158,8 @@ class ClusterState:
                     nomination, _ = nominating.end(of, key)
                     self.nodes[nomination.node].version -= 1
                     yield ClaimRefused(self.pods[key].spec, self.pods[key].arrival, placed=False)
+            case steps.Relieved() | steps.ReliefsPassed() | steps.Unrelieved() | steps.ReliefsFollowed():
+                yield from relieving.take_step(of, step)
             case steps.Reclassify():
                 yield from map(_regrouped, self.index.reclassify(self.pods))
             case steps.Written():

@@ -30,6 +30,7 @@ def digest_of(state: ClusterState) -> str:
         usage=state.usage.known(),
         config={"/".join(key): each for key, each in sorted(state.config.known.items())},
         **_nominated(state),
+        **_moving(state),
     )
     return hashlib.blake2b(_encode(parts), digest_size=16).hexdigest()
 
@@ -41,6 +42,15 @@ def _nominated(state: ClusterState) -> dict[str, Any]:
         return {}
     open_ = {key: (e.uid, e.node, e.expires_ms) for key, e in sorted(known.entries.items())}
     return {"nominations": open_, "evicted": dict(sorted(known.evicted.items()))}
+
+
+def _moving(state: ClusterState) -> dict[str, Any]:
+    """Return the reliefs, and the moves that are under way; nothing where there are none."""
+    known = state.moves
+    if not known.reliefs:
+        return {}
+    reliefs = {n: (r.shard, r.expires_ms, r.rests_until_ms) for n, r in sorted(known.reliefs.items())}
+    return {"reliefs": reliefs, "moves": dict(sorted(known.under_way.items()))}
 
 
 def sums_digest(state: ClusterState) -> str:
@@ -64,7 +74,6 @@ def sums_digest(state: ClusterState) -> str:
     hashed.update(np.array(sorted(nodes), dtype=np.int64).tobytes())
     measured = sorted((node, window.at_ms) for node, window in state.usage.windows.items())
     counts = [len(state.pods), len(state.tombstones), len(state.nodes)]
-    hashed.update(
-        _encode([counts, measured, sorted(state.config.known.items()), *_nominated(state).values()])
-    )
+    told = [*_nominated(state).values(), *_moving(state).values()]
+    hashed.update(_encode([counts, measured, sorted(state.config.known.items()), *told]))
     return hashed.hexdigest()[:32]

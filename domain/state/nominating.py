@@ -39,7 +39,7 @@ def nominate(of: Occupancy, step: Nominated) -> Iterator[Change]:
         victims=tuple(victims),
     )
     yield from _outbid(of, nomination, nomination.priority if step.below is None else step.below)
-    assert of.nominations.evicted.keys().isdisjoint(step.victims), "a pod is evicted for one"
+    assert of.leaving.keys().isdisjoint(step.victims), "a pod is evicted for one"
     begin(of, nomination, victims)
     node.version += 1
     of.own_changes.add_nomination(step.key, step.node)
@@ -63,12 +63,13 @@ def follow(of: Occupancy, step: NominationsFollowed) -> Iterator[Change]:
             continue
         gang = nomination.template.gang
         yield from _outbid(of, nomination, gangs[gang] if gang else nomination.priority)
-        begin(of, nomination, [v for v in nomination.victims if _runs(of, v, nomination.node)])
+        begin(of, nomination, [v for v in nomination.victims if runs(of, v.key, v.uid, nomination.node)])
 
 
-def _runs(of: Occupancy, victim: Victim, node: str) -> bool:
-    entry = of.pods.get(victim.key)
-    return entry is not None and (entry.spec.uid, entry.node) == (victim.uid, node)
+def runs(of: Occupancy, key: str, uid: str, node: str) -> bool:
+    """Say whether a pod that is to leave a node counts on it yet."""
+    entry = of.pods.get(key)
+    return entry is not None and (entry.spec.uid, entry.node) == (uid, node)
 
 
 def _outbid(of: Occupancy, by: Nomination, below: int) -> Iterator[NominationEnded]:

@@ -120,7 +120,7 @@ class Nominations:
         return nomination, left
 
     def waits_for_any(self, node: str) -> bool:
-        """Say whether any victim is yet to leave a node: nominations there may count on each of them."""
+        """Say whether any victim is yet to leave a node."""
         return any(
             self.evicted.get(victim.key) == each.key
             for each in self._on.get(node, {}).values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -12,6 +13,7 @@ from domain.model.limits import pods_per_node_max
 from domain.model.pods import PodSpec
 from domain.state.changes import LeftToReport, PodOrphaned, PodRefreshed, PodReturned
 from domain.state.devices import NO_DEVICE, free_milli
+from domain.state.moves import Moves
 from domain.state.nodes import NodeEntry
 from domain.state.nominations import Nominations
 from domain.state.own_changes import OwnChanges
@@ -34,6 +36,9 @@ class Occupancy:
         Uid -> the key. Where two workers took pods of one uid side by side, that of the later one.
     nodes : dict
         Every node that an event or a pod has named.
+    leaving : mapping
+        Keys of placed pods that were told to leave: for a nomination, each with the key of its pod, or so
+        that a hot node is relieved, each with this node.
     own_changes : OwnChanges
         What changed since the last batch. The committer drains it.
     improved_rows : set of int
@@ -53,6 +58,8 @@ class Occupancy:
         self.table, self.usage = table, usage
         self.sums = Sums(table)
         self.nominations = Nominations(table, self.sums)
+        self.moves = Moves()
+        self.leaving: Mapping[str, str] = ChainMap(self.nominations.evicted, self.moves.under_way)
         self.index = PodIndex()
         self.pods: dict[str, PodEntry] = {}
         self.keys: dict[str, str] = {}
@@ -261,7 +268,7 @@ class Occupancy:
                 rows.append(self.table.rows[node])
                 recent.append(known.recent is None or key in known.recent)
             known.drop_pod(entry)
-            self.nominations.evicted.pop(key, None)
+            self._note_left(key)
             self.uncounted.pop(key, None)
             if known.spec is None and not known.pods:
                 del self.nodes[node]
@@ -285,7 +292,7 @@ class Occupancy:
         entry.node, entry.placed_ms = "", 0
         self.orphaned.discard(entry.spec.key)
         self.uncounted.pop(entry.spec.key, None)
-        self.nominations.evicted.pop(entry.spec.key, None)
+        self._note_left(entry.spec.key)
         self.own_changes.told.pop(entry.spec.uid, None)
         known = self.nodes[node]
         if entry.pod_class is not None:
@@ -304,6 +311,10 @@ class Occupancy:
             del self.nodes[node]  # whatever node names pods may invent, those that are gone leave nothing
         if entry.spec.devices:
             entry.spec = msgspec.structs.replace(entry.spec, devices=())
+
+    def _note_left(self, key: str) -> None:
+        self.nominations.evicted.pop(key, None)
+        self.moves.under_way.pop(key, None)
 
     def count_assumed_pods(self, keys: Sequence[str], rows: np.ndarray, specs: Mapping[str, PodSpec]) -> None:
         """Count the pods that a cycle placed, together: ``rows[i]`` is the node row of ``keys[i]``.

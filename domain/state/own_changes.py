@@ -75,6 +75,8 @@ class OwnChanges:
     ``counted`` are the uids of pods on nodes that became known, whose rows count them from then on. ``told``
     says of uids of placed pods whether they were told that their node is gone, or is back. ``nominated`` are
     keys of pods for which a node was nominated, ``unnominated`` the uids of pods whose nomination ended.
+    ``relieved`` are nodes that pods were told to leave, ``spared`` those whose moves are over, and ``rested``
+    those whose reliefs are.
     """
 
     def __init__(self, table: NodeTable, nodes: Mapping[str, NodeEntry]) -> None:
@@ -86,6 +88,9 @@ class OwnChanges:
         self.told: dict[str, bool] = {}
         self.nominated: list[str] = []
         self.unnominated: list[str] = []
+        self.relieved: list[str] = []
+        self.spared: list[str] = []
+        self.rested: list[str] = []
 
     def clear(self) -> None:
         """Begin anew: all of it is in a batch."""
@@ -96,11 +101,15 @@ class OwnChanges:
         self.told.clear()
         self.nominated.clear()
         self.unnominated.clear()
+        self.relieved.clear()
+        self.spared.clear()
+        self.rested.clear()
 
     @property
     def has_any(self) -> bool:
         """Whether there is anything for a batch."""
-        return bool(self._facts or self._claims or self._placed or self.unnominated)
+        counted = self._facts or self._claims or self._placed
+        return bool(counted or self.unnominated or self.spared or self.rested)
 
     # ------------------------------------------------------------------------------------------- facts
 
@@ -160,10 +169,19 @@ class OwnChanges:
         self._placed.append(placed)
 
     def add_nomination(self, key: str, node: str) -> None:
-        """Take note that a cycle nominated a node: a change by which others see that they were too late."""
+        """Take note that a cycle nominated a node."""
+        self._claim_alone(node)
+        self.nominated.append(key)
+
+    def add_relief(self, node: str) -> None:
+        """Take note that a cycle told pods to leave a node."""
+        self._claim_alone(node)
+        self.relieved.append(node)
+
+    def _claim_alone(self, node: str) -> None:
+        """Claim a change of a node that adds nothing: by it others see that they were too late."""
         self.sum_claims()
         self._claims.setdefault(node, _Sum()).changes += 1
-        self.nominated.append(key)
 
     def sum_claims(self) -> None:
         """Sum the claims by name: rows and columns mean something else after the next change of a node.

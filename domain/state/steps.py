@@ -14,6 +14,7 @@ import numpy as np
 
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodLife, PodSpec
+from domain.state.moves import Relief
 from domain.state.nominations import Nomination
 
 # ------------------------------------------------------------------------------------------------ own steps
@@ -60,6 +61,29 @@ class Cleared(msgspec.Struct, frozen=True):
 
 class Unnominated(msgspec.Struct, frozen=True):
     """The ledger refused the nominations of those of these pods that still have one."""
+
+    keys: Sequence[str]
+
+
+class Relieved(msgspec.Struct, frozen=True, kw_only=True):
+    """A cycle tells pods to leave a hot node: by key, on which node a dry run found room. See ``Relief``."""
+
+    node: str
+    shard: int
+    targets: Mapping[str, str]
+    at_ms: int
+    expires_ms: int
+    rests_until_ms: int
+
+
+class ReliefsPassed(msgspec.Struct, frozen=True):
+    """Log time has come to ``now_ms``: moves and rests of own shards may be over."""
+
+    now_ms: int
+
+
+class Unrelieved(msgspec.Struct, frozen=True):
+    """The ledger refused the reliefs of those of these pods (keys) that are to leave a hot node."""
 
     keys: Sequence[str]
 
@@ -197,6 +221,17 @@ class NominationsFollowed(msgspec.Struct, frozen=True, gc=False):
     ended: Sequence[str]
 
 
+class ReliefsFollowed(msgspec.Struct, frozen=True, gc=False):
+    """Other workers relieve hot nodes.
+
+    The moves of the nodes ``spared`` are over, and the reliefs of those that have ``rested``.
+    """
+
+    reliefs: Sequence[Relief]
+    spared: Sequence[str] = ()
+    rested: Sequence[str] = ()
+
+
 OwnStep = (
     Assumed
     | Cleared
@@ -208,7 +243,10 @@ OwnStep = (
     | Passed
     | Reached
     | Reclassify
+    | ReliefsPassed
+    | Relieved
     | Unnominated
+    | Unrelieved
     | Written
 )
 
@@ -220,6 +258,7 @@ FollowedStep = (
     | PodsFollowed
     | PodsFollowedCounted
     | PodsLeft
+    | ReliefsFollowed
     | VersionsFollowed
 )
 

@@ -281,8 +281,8 @@ class UsageWindows:
         """Take what was measured by quality: of the use the latest alone, of pods what is newer of each."""
         known = self.qualities.get(usage.node) or QualityRecord(at_ms=-1, use=use)
         if usage.at_ms > known.at_ms:
-            is_bad = bool(bad_signs(hot_spot, capacity_of(spec), _sample(usage, use)))
-            heat = next_heat(hot_spot, known.heat, is_bad)
+            signs = bad_signs(hot_spot, capacity_of(spec), _sample(usage, use))
+            heat = next_heat(hot_spot, known.heat, signs)
             known = msgspec.structs.replace(known, at_ms=usage.at_ms, use=use, heat=heat)
         if known.since_ms == NEVER_MS:
             known = msgspec.structs.replace(known, since_ms=since_ms(usage))

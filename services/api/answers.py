@@ -228,11 +228,31 @@ class NodeAction(Struct, kw_only=True):
     sent_by: Annotated[str | None, about(f"{SENT_BY}. Null, too, for a key that has namespaces")]
 
 
+class Heat(Struct, kw_only=True):
+    """Whether a node is hot: too busy for long, so that it takes no mid or low pods."""
+
+    hot: Annotated[bool, about("Whether it is")]
+    why: Annotated[list[str], about("Signs of its latest bad sample, in plain words; empty: it is not hot")]
+
+
+class NodeMove(Struct, kw_only=True):
+    """A pod that has to leave a hot node and has not left it yet."""
+
+    namespace: Annotated[str, about("Namespace of the pod")]
+    name: Annotated[str, about("Name of the pod")]
+    uid: Annotated[str, about("Unique id of the pod")]
+    to: Annotated[str, about("Where a dry run found room for it; nothing is kept free there")]
+    since: Annotated[str, about(f"When it was told to leave ({INSTANT}, log time)")]
+    expires: Annotated[str, about(f"When it may stay if it has not left ({INSTANT}, log time)")]
+
+
 class NodeDetail(Node, kw_only=True):
     """A node with the pods on it, what was measured on it, and what its agent did."""
 
     actions: Annotated[list[NodeAction], about("What its agent did, the latest 10 first, see /v1/actions")]
     usage: Annotated[Usage | None, about("Measured usage; null where nothing was measured")]
+    heat: Annotated[Heat | None, about("Whether it is hot; null: it was never measured by quality")] = None
+    moves: Annotated[list[NodeMove], about("Pods that have to leave it as it is hot, by uid")] = []
     pods: Annotated[list[Pod], about("Pods that count on the node, by uid")]
     pods_next: Annotated[
         str | None, about("There are more: `cursor` for /v1/pods with this node and phase=bound; null: no")

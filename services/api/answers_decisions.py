@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from domain.model.decisions import Outcome
 
@@ -51,6 +51,21 @@ class Preemption(Struct, kw_only=True):
     ] = None
 
 
+class Migration(Struct, kw_only=True):
+    """Why a pod has to leave a hot node, and where another one like it would go."""
+
+    source: Annotated[str, about("The hot node")] = field(name="from")
+    why: Annotated[list[str], about("By what it is hot, in plain words")]
+    relief: Annotated[
+        dict[str, int],
+        about("What the pod is expected to use: cpu in thousandths of a core, memory in bytes"),
+    ]
+    to: Annotated[str, about("Where a dry run found room for it; nothing is kept free there")]
+    shard: Annotated[
+        int | None, about("Partition of berth.pods in which its end is said; null: its key's")
+    ] = None
+
+
 class Decision(Struct, kw_only=True):
     """The immutable outcome for one pod: the record of berth.decisions, and where it is explained."""
 
@@ -76,6 +91,7 @@ class Decision(Struct, kw_only=True):
     warnings: Annotated[list[str], about("What of the pod had no say in it, as ignored:<code>")] = []
     score: Annotated[float | None, about("Total score of the node when it was chosen")]
     preemption: Annotated[Preemption | None, about("Who has to leave for whom; null: no pod has to")] = None
+    migration: Annotated[Migration | None, about("evicted: from a hot node; null: from no such")] = None
     requests: Annotated[
         dict[str, str], about(f"What the pod asked for, or held until it was released: {QUANTITIES}")
     ] = {}

@@ -21,6 +21,7 @@ from services.api.answers_decisions import (
     Explanation,
     Extremes,
     Figures,
+    Migration,
     Preemption,
     RuleSeen,
     SumOfNode,
@@ -277,10 +278,21 @@ def _opening(decision: Decision) -> str:
             return f"{name} waits for {node}, which is promised to it; it asks for {asks}."
         case Outcome.CLEARED:
             return f"{name} waits; it has {node} promised no more; it asks for {asks}."
+        case Outcome.EVICTED if decision.migration is not None:
+            return f"{name} has to leave {node}, which is hot; until it has, it counts there."
         case Outcome.EVICTED:
             return f"{name} has to leave {node} for a pod of higher priority; until it has, it counts there."
         case Outcome.SPARED:
             return f"{name} does not have to leave {node} any more."
+
+
+def why_moved(migration: Migration) -> str:
+    """Return why a pod had to leave a hot node, in two sentences."""
+    used = ", ".join(f"{amount} {name}" for name, amount in quantities(migration.relief).items())
+    return (
+        f"{migration.source} was hot: {'; '.join(migration.why)}. The pod was expected to use {used}, for "
+        f"which {migration.to} had room."
+    )
 
 
 def _choice(explanation: Explanation, cycle: ExplainedAttempt) -> Iterator[str]:

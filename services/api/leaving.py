@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from domain.model.decisions import Outcome
 from services.api.answers_decisions import Decision, Explanation
-from services.api.explanation import decision_of
+from services.api.explanation import decision_of, why_moved
 from services.api.explanation import explain as explain_decision
 from services.api.formats import parse_row_id
 from services.ports.store import DecisionFilter, Store
@@ -41,7 +41,11 @@ async def _told(store: Store, decision: Decision) -> str:
 
 
 async def _preemptor(store: Store, decision: Decision, past: Sequence[Decision]) -> str:
+    if decision.migration is not None:
+        return ""  # its own words say all
     said = decision if decision.preemption else past[1] if len(past) > 1 else None
+    if said is not None and said.outcome is Outcome.EVICTED and said.migration is not None:
+        return f"It was told to leave (decision {said.id}). {why_moved(said.migration)}"
     if said is None or said.preemption is None or said.preemption.nominated is None:
         return ""
     if decision.outcome is Outcome.RELEASED and said.outcome is not Outcome.EVICTED:

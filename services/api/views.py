@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 
 from domain.manifests.actions import amount_text
 from domain.model.colocation import QUALITY_OF
+from domain.model.colocation import Heat as HeatKept
 from domain.model.devices import DEVICE_NAMES, GPU, devices_of, is_shown, with_devices
 from domain.model.usage import UsageRecord
 from domain.state.usage import window_of
@@ -18,10 +19,12 @@ from services.api.answers import (
     DeadLetter,
     DeadLetterPage,
     DecisionPage,
+    Heat,
     Measured,
     Node,
     NodeAction,
     NodeDetail,
+    NodeMove,
     NodePage,
     Offset,
     PendingGroup,
@@ -50,6 +53,7 @@ from services.api.formats import (
     text_of,
 )
 from services.lag import Lag
+from services.ports.pods import MoveRow
 from services.ports.store import (
     ActionState,
     DecisionFilter,
@@ -126,6 +130,8 @@ async def show_node(store: Store, name: str, *, sees_all: bool) -> NodeDetail | 
         **asdict(_node(state, store.seen)),
         actions=(await list_actions(store, name, limit=ACTIONS_SHOWN_MAX, at=None)).items,
         usage=None if usage is None else _usage(usage),
+        heat=None if usage is None or usage.quality is None else _heat(usage.quality.heat),
+        moves=list(map(_move, await store.moves(name))),
         pods=list(map(_pod, pods)),
         pods_next=cursor(pods[-1].pod_uid) if pods.more else None,
         others=None if sees_all else quantities(others),
@@ -159,6 +165,21 @@ def _action(state: ActionState, seen: Collection[str] | None) -> NodeAction:
         pod=action.pod or None,
         uid=action.uid or None,
         sent_by=state.row.sent_by if seen is None else None,
+    )
+
+
+def _heat(heat: HeatKept) -> Heat:
+    return Heat(hot=heat.is_hot, why=list(heat.signs))
+
+
+def _move(row: MoveRow) -> NodeMove:
+    return NodeMove(
+        namespace=row.namespace,
+        name=row.name,
+        uid=row.pod_uid,
+        to=row.target,
+        since=instant(row.at_ms),
+        expires=instant(row.expires_ms),
     )
 
 

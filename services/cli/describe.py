@@ -74,6 +74,12 @@ FIELDS = (
     Column("DEFAULT", lambda item: item["default"]),
 )
 ACTIONS = tuple(column for column in TABLES["actions"] if column.title != "NODE")
+MOVES = (
+    Column("POD", lambda item: f"{item['namespace']}/{item['name']}"),
+    Column("ROOM ON", lambda item: item["to"]),
+    Column("SINCE", lambda item: item["since"]),
+    Column("MAY STAY FROM", lambda item: item["expires"]),
+)
 DECISIONS = tuple(column for column in TABLES["decisions"] if column.title != "POD")
 
 
@@ -161,6 +167,10 @@ def _node(node: Json) -> None:
         _section(f"Measured usage, latest at {usage['at']}", USAGE, rows)
     else:
         echo("\nMeasured usage: none")
+    if heat := node.get("heat"):
+        echo(f"\nHot: {'; '.join(heat['why']) or 'yes'}" if heat["hot"] else "\nHot: no")
+    if moves := node.get("moves"):
+        _section("Has to leave it", MOVES, moves)
     if actions := node.get("actions"):  # an API of before has none
         _section("What its agent did, the latest first", ACTIONS, actions)
     pods = sorted(node["pods"], key=lambda pod: (pod["namespace"], pod["name"]))

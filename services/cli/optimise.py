@@ -127,9 +127,9 @@ def optimise(
 
     A pod stays where it is if its filters look at other pods (spread, affinity, host ports), if it is of a
     gang, if a disruption budget lets no pod go, if no controller would make it anew (but see --bare), or if
-    its manifest has the annotation `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`, which the
-    ledger does not keep. No running pod loses its node for another one. Moves are listed in an order in which
-    each one finds its room; they are meant to be made one after another.
+    its manifest has the annotation `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`. No running pod
+    loses its node for another one. Moves are listed in an order in which each one finds its room; they are
+    meant to be made one after another.
     """
     if trace is not None:
         if data is None or files or profile or moves is not None or bare or objective is not Objective.PLACED:
@@ -142,13 +142,8 @@ def optimise(
     if data is not None or plots is not None:
         raise CommandError(f"--{'plots' if data is None else 'data'} goes with --trace")
     with inputs.patience():
-        if files:
-            plan, kept = _of_files(files, profile, settings.seed)
-        else:
-            plan, kept = _of_ledger(settings, profile), frozenset()
-        search, summary = _begin(
-            plan, kept, settings.seed, objective=objective.value, moves_max=moves, bare=bare
-        )
+        plan = _of_files(files, profile, settings.seed) if files else _of_ledger(settings, profile)
+        search, summary = _begin(plan, settings.seed, objective=objective.value, moves_max=moves, bare=bare)
         _improve(search, objective, _by_time(seconds or SECONDS) if steps is None else _by_steps(steps))
     found = search.found()
     if output in (Format.JSON, Format.YAML):
@@ -165,9 +160,8 @@ def _packer_of(trace: Trace) -> Callable[..., None]:
     return found
 
 
-def _of_files(files: list[str], profile: str | None, seed: int) -> tuple[Plan, frozenset[str]]:
-    """Return a plan that has placed its pods, and the pods whose annotation keeps them where they are."""
-    from services.plan.optimising import unsafe_to_evict
+def _of_files(files: list[str], profile: str | None, seed: int) -> Plan:
+    """Return a plan that has placed its pods."""
     from services.plan.workloads import expand
 
     scenarios, objects = inputs.read(files)
@@ -180,20 +174,16 @@ def _of_files(files: list[str], profile: str | None, seed: int) -> tuple[Plan, f
         plan = inputs.plan_of(expand(objects.given, None), chosen, seed)
         planned = plan.place()
     options.warn([*objects.warnings, *inputs.lost(plan), *plan.notices(planned)])
-    return plan, unsafe_to_evict(objects.given)
+    return plan
 
 
-def _of_scenario(
-    place: str, document: dict[str, Any], profile: Profile | None, seed: int
-) -> tuple[Plan, frozenset[str]]:
-    from services.plan.objects import Given
-    from services.plan.optimising import unsafe_to_evict
+def _of_scenario(place: str, document: dict[str, Any], profile: Profile | None, seed: int) -> Plan:
     from services.plan.scenario import placed_scenario, unread
 
     with inputs.at(place):
         plan, _ = placed_scenario(document, seed=seed, profile=profile)
     options.warn(f"{place}: {text}" for text in unread(document))
-    return plan, unsafe_to_evict(Given("ADDED", manifest) for manifest in document["objects"])
+    return plan
 
 
 def _of_ledger(settings: Settings, profile: str | None) -> Plan:
@@ -224,9 +214,7 @@ def _of_ledger(settings: Settings, profile: str | None) -> Plan:
     return plan
 
 
-def _begin(
-    plan: Plan, kept: frozenset[str], seed: int, *, objective: str, moves_max: int | None, bare: bool
-) -> tuple[Search, str]:
+def _begin(plan: Plan, seed: int, *, objective: str, moves_max: int | None, bare: bool) -> tuple[Search, str]:
     from services.plan.optimising import Search, pinned_of
 
     nodes_count, pods_count = plan.state.table.count, len(plan.state.pods)
@@ -242,7 +230,7 @@ def _begin(
         objective=objective,
         moves_max=moves_max,
         seed=seed,
-        pinned=pinned_of(plan.state, running, kept, bare=bare),
+        pinned=pinned_of(plan.state, running, bare=bare),
     )
     return search, f"{plural(nodes_count, 'node')}, {plural(pods_count, 'pod')}"
 

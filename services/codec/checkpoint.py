@@ -16,6 +16,7 @@ from services.ports.journal import batches_of
 from services.ports.ledger import (
     ConfigRow,
     LedgerState,
+    MoveRow,
     NodeRow,
     NominationRow,
     PendingPod,
@@ -30,6 +31,7 @@ ROWS: dict[str, Any] = {
     "templates": tuple[bytes, PodTemplate],
     "placements": PlacementOpened,
     "nominations": NominationRow,
+    "moves": MoveRow,
     "pending": PendingPod,
     "orphaned": str,
     "tombstones": PodTombstone,

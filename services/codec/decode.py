@@ -52,6 +52,7 @@ from domain.model.pods import (
     LABELS_READ,
     POD_GROUP_LABEL,
     ROLE_LABEL,
+    SAFE_TO_EVICT_KEY,
     Controller,
     PodTemplate,
     with_labels,
@@ -78,7 +79,7 @@ from services.codec.envelope import (
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, TICKS_TOPIC, USAGE_TOPIC, Record
 
 _META_PATH = "object.metadata"
-_DEVICES = DEVICES_KEY.encode()
+_DEVICES, _SAFE_TO_EVICT = DEVICES_KEY.encode(), SAFE_TO_EVICT_KEY.encode()
 _SPEC_PATH = "object.spec"
 # What a decoder remembers: at most 64 MiB of specs and 8 MiB of labels.
 _SPECS_MAX = 2048
@@ -210,7 +211,7 @@ class Decoder:
             template=template,
             template_signature=signature,
             node_name=node_name,
-            annotations=self._annotations_of(meta.annotations) if node_name else None,
+            annotations=self._annotations_of(meta.annotations, is_bound=bool(node_name)),
             path="object",
             strict=True,
         )
@@ -302,10 +303,10 @@ class Decoder:
         found = (labels, not LABELS_READ.isdisjoint(labels))
         return _remember(self._labels, key, found, _LABELS_MAX) if len(key) <= _LABELS_BYTES_MAX else found
 
-    def _annotations_of(self, raw: msgspec.Raw) -> dict[str, Any] | None:
-        """Return annotations where they name devices; others are not read."""
+    def _annotations_of(self, raw: msgspec.Raw, *, is_bound: bool) -> dict[str, Any] | None:
+        """Return annotations where they name devices of a bound pod, or pin a pod; others are not read."""
         text = bytes(raw)
-        if _DEVICES not in text:
+        if not (is_bound and _DEVICES in text) and _SAFE_TO_EVICT not in text:
             return None
         try:
             found: dict[str, Any] | None = self._label_map.decode(text)

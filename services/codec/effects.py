@@ -52,6 +52,8 @@ def effects_of(batch: CommitBatch) -> dict[str, str]:
         ("pending groups", batch.pods.pending_groups),
         ("nominations ended", batch.pods.unnominated),
         ("nominations", batch.pods.nominated),
+        ("moves ended", [*batch.pods.spared, *batch.pods.rested]),
+        ("moves", batch.pods.moved),
         ("tombstones", batch.pods.tombstones),
         ("events handed over", [row._replace(at_ms=0) for row in batch.pods.handed]),
         ("forwarded keys", batch.pods.forwarded),

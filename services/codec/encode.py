@@ -51,6 +51,27 @@ class Preempting(msgspec.Struct, gc=False, kw_only=True):
     shard: int | msgspec.UnsetType = msgspec.UNSET
 
 
+class Amount(msgspec.Struct, gc=False, kw_only=True):
+    """cpu in thousandths of a core, and memory in bytes."""
+
+    cpu: int
+    memory: int
+
+
+class Migrating(msgspec.Struct, gc=False, kw_only=True):
+    """A pod leaves a hot node, its ``source`` (key ``from``): ``why`` the node is hot, in plain words.
+
+    ``relief`` is what the pod is expected to use, ``to`` the node on which a dry run found room for it.
+    ``shard`` is as of ``Preempting``.
+    """
+
+    source: str = msgspec.field(name="from")
+    why: Sequence[str]
+    relief: Amount
+    to: str
+    shard: int | msgspec.UnsetType = msgspec.UNSET
+
+
 class DecisionRecord(msgspec.Struct, gc=False):
     """A record of ``berth.decisions``, in the order of its keys."""
 
@@ -72,6 +93,7 @@ class DecisionRecord(msgspec.Struct, gc=False):
     warnings: Sequence[str] | msgspec.UnsetType
     score: float | None
     preemption: Preempting | msgspec.UnsetType
+    migration: Migrating | msgspec.UnsetType
     template: msgspec.Raw
     labels: Mapping[str, str]
     node_version: int | None
@@ -93,6 +115,7 @@ def encode_decision(
     reasons: Mapping[str, int] = _NO_REASONS,
     warnings: Sequence[str] | msgspec.UnsetType = msgspec.UNSET,
     preemption: Preempting | msgspec.UnsetType = msgspec.UNSET,
+    migration: Migrating | msgspec.UnsetType = msgspec.UNSET,
 ) -> bytes:
     """Return the record of a decision for ``berth.decisions``; equal arguments give equal bytes.
 
@@ -114,6 +137,8 @@ def encode_decision(
         Codes of the pod's fields that had no effect. Without it the key is left out.
     preemption : Preempting, optional
         The pod for which this one leaves, or the pods that leave for it. Without it the key is left out.
+    migration : Migrating, optional
+        Why this pod leaves a hot node. Without it the key is left out.
     """
     version = decision.resource_version
     return _encode_record(
@@ -141,6 +166,7 @@ def encode_decision(
             warnings,
             decision.score,
             preemption,
+            migration,
             msgspec.Raw(fragment),
             labels,
             node_version,

@@ -22,6 +22,7 @@ from services.ports.journal import (
     Followed,
     Gone,
     JournalRow,
+    MovesFed,
     NodeFed,
     NominationFed,
     Opened,
@@ -114,6 +115,7 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
             lanes=[(a.shard, a.topic, a.hi) for a in batch.offsets.advances if is_lane(a.topic)],
             rest=None if batch.journal.call is None else Rest(batch.journal.call, dict(batch.offsets.shards)),
             gone=_gone(batch),
+            moves=_moves(batch),
         )
     )
 
@@ -126,6 +128,13 @@ def _gone(batch: CommitBatch) -> Gone:
         versions=[row.resource_version for row in rows],
         ago_ms=[batch.offsets.log_time_ms - row.at_ms for row in rows],
     )
+
+
+def _moves(batch: CommitBatch) -> MovesFed | None:
+    pods = batch.pods
+    if not (pods.moved or pods.spared or pods.rested):
+        return None
+    return MovesFed(list(pods.moved), list(pods.spared), list(pods.rested))
 
 
 def _nominated(batch: CommitBatch, signatures: dict[bytes, int]) -> list[NominationFed]:

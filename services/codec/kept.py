@@ -22,6 +22,7 @@ from domain.manifests.status import WirePodStatus
 from domain.manifests.usage import WireNodeUsage
 from domain.model.devices import DEVICES_KEY
 from domain.model.limits import event_bytes_max
+from domain.model.pods import SAFE_TO_EVICT_KEY
 from services.codec.envelope import BIND_FAILED
 
 
@@ -35,6 +36,7 @@ class _Bare(msgspec.Struct, rename="camel", omit_defaults=True):
 
 class _PodAnnotations(msgspec.Struct, omit_defaults=True):
     devices: str | None = msgspec.field(default=None, name=DEVICES_KEY)
+    safe_to_evict: Any = msgspec.field(default=None, name=SAFE_TO_EVICT_KEY)
 
 
 class _PodMeta(Labelled, omit_defaults=True):

@@ -36,7 +36,7 @@ def settle(
 
     Pods that it had bound to a lost node, or had nominated there, have the outcome ``conflict``
     under the same seq, and wait again. Those that were bound to their nominated node are nominated again.
-    Those that had to leave a lost node are ``spared`` under theirs.
+    Those that had to leave a lost node, for a pod or as it is hot, are ``spared`` under theirs.
 
     Parameters
     ----------
@@ -69,15 +69,18 @@ def settle(
     waiting = [_replace(p, tried=False) if p.pod_uid in unnominated else p for p in batch.pods.pending_added]
     opened = [placed for placed in batch.pods.opened if (placed.shard, placed.seq) not in undone]
     nominated = [row for row in batch.pods.nominated if row.node not in lost_names]
+    moved_pods = [row for row in batch.pods.moved if row.node not in lost_names]
     kept = [batch.pods.kept[placed.pod_uid] for placed in losers if placed.pod_uid in batch.pods.kept]
     pending = [*waiting, *(_waits(placed, batch.pods) for placed in losers)]
     claims = [claim for claim in batch.cluster.claims if claim.id not in lost_nodes]
     attempts = _mended(batch.decisions.attempts, undone)
     call = None if lost_nodes else batch.journal.call  # first its worker takes back what it lost
+    nominated += kept
+    pods = _replace(batch.pods, opened=opened, pending_added=pending, nominated=nominated, moved=moved_pods)
     settled = CommitBatch(
         offsets=batch.offsets,
         cluster=_replace(batch.cluster, claims=claims),
-        pods=_replace(batch.pods, opened=opened, pending_added=pending, nominated=[*nominated, *kept]),
+        pods=pods,
         decisions=_replace(batch.decisions, made=decisions, attempts=attempts),
         journal=_replace(batch.journal, raised=raised, call=call),
     )
@@ -180,8 +183,11 @@ def outcome_of(
     moved_names = {claim.name for claim in claims if claim.id in moved and claim.id not in lost_nodes}
     bound = [decision for decision, _ in batch.decisions.made if decision.outcome is Outcome.BOUND]
     nominated = {row.key: row.pod_uid for row in batch.pods.nominated if row.node in lost_names}
+    moved_pods = {row.key: row.pod_uid for row in batch.pods.moved if row.node in lost_names}
     return Committed(
-        lost_pods={f"{d.namespace}/{d.name}": d.pod_uid for d in bound if d.node in lost_names} | nominated,
+        lost_pods={f"{d.namespace}/{d.name}": d.pod_uid for d in bound if d.node in lost_names}
+        | nominated
+        | moved_pods,
         lost_nodes=frozenset(lost_nodes),
         moved_count=sum(d.node in moved_names for d in bound),
         raised=tuple(raised),

@@ -33,14 +33,15 @@ class _Pod(msgspec.Struct, frozen=True):
     uid: str
 
 
-class _Preemption(msgspec.Struct):
+class _Leaving(msgspec.Struct):
     shard: int | None = None
 
 
 class _Decided(msgspec.Struct):
     pod: _Pod
     outcome: str
-    preemption: _Preemption | None = None
+    preemption: _Leaving | None = None
+    migration: _Leaving | None = None
 
 
 _decode = msgspec.json.Decoder(_Decided).decode
@@ -99,7 +100,7 @@ def deletions(
             continue
         decided = _decode(record.value)
         if decided.outcome == Outcome.EVICTED:
-            said = None if is_moved(record) else decided.preemption
+            said = None if is_moved(record) else decided.preemption or decided.migration
             evicted[decided.pod] = None if said is None else said.shard
         elif decided.outcome == Outcome.SPARED:
             evicted.pop(decided.pod, None)

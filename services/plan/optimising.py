@@ -9,7 +9,7 @@ their static filters allow, and where they have room.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from domain.engine.budgets import Budgets
 from domain.engine.evaluate import compiled_alone
 from domain.model import devices
-from domain.model.pods import PodSpec
+from domain.model.pods import PodSpec, why_it_stays
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.queue.groups import WaitingGroup
@@ -26,10 +26,6 @@ from domain.state.cluster import ClusterState
 from domain.state.pods import PodEntry
 from domain.state.resources import NOWHERE, PODS
 from services.plan.devices import Placed, allowed_rows, devices_of
-from services.plan.objects import Given
-
-_OF_NODES = ("DaemonSet", "Node")
-_SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 
 
 class Move(NamedTuple):
@@ -223,31 +219,10 @@ def _seen(state: ClusterState) -> np.ndarray:
 _Kinds = tuple[list[PodEntry], list[int], list[np.ndarray], list[np.ndarray]]
 
 
-def pinned_of(
-    state: ClusterState, running: Collection[str], unsafe: Collection[str], *, bare: bool
-) -> dict[str, str]:
-    """Return the running pods that must not move, and why: of nodes and DaemonSets, and ``unsafe`` ones.
-
-    Without ``bare`` also those without a controller: nothing makes them anew.
-    """
-    found = {key: "with the annotation safe-to-evict: false" for key in unsafe if key in running}
-    for key in running:
-        controller = state.pods[key].spec.controller
-        if controller is None and not bare:
-            found[key] = "without a controller, which nothing makes anew"
-        elif controller is not None and controller.kind in _OF_NODES:
-            found[key] = "of a DaemonSet, or of the node itself"
-    return found
-
-
-def unsafe_to_evict(given: Iterable[Given]) -> frozenset[str]:
-    """Return the keys of pods whose annotation says that they must not be evicted."""
-    found = set()
-    for each in given:
-        meta = each.manifest.get("metadata") or {}
-        if each.manifest["kind"] == "Pod" and (meta.get("annotations") or {}).get(_SAFE) == "false":
-            found.add(f"{meta.get('namespace') or 'default'}/{meta['name']}")
-    return frozenset(found)
+def pinned_of(state: ClusterState, running: Collection[str], *, bare: bool) -> dict[str, str]:
+    """Return the running pods that must not move, and why; ``bare`` as of ``why_it_stays``."""
+    found = ((key, why_it_stays(state.pods[key].spec, bare=bare)) for key in running)
+    return {key: why for key, why in found if why}
 
 
 def _movable(
@@ -268,10 +243,10 @@ def _movable(
         key, why = entry.spec.key, ""
         if entry.node and entry.node not in state.table.rows:
             why = "on a node that is not there"
-        elif entry.spec.terminating:
-            why = "being deleted"
         elif key in pinned:
             why = pinned[key]
+        elif entry.spec.terminating:
+            why = "being deleted"
         elif key in running and any(budgets.allowed[number] <= 0 for number in budgets.of(entry)):
             why = "with a disruption budget that lets no pod go"
         else:

@@ -15,6 +15,7 @@ from domain.model.pods import PodLife, PodTemplate
 from domain.model.profiles import Profile
 from domain.state.nominations import Victim
 from services.ports.log import TopicPartition
+from services.ports.pods import MoveRow
 
 BATCHES = "~batches"
 """No topic: the offset row that counts a shard's batches, so that no two batches look alike."""
@@ -137,6 +138,14 @@ class NominationFed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     victims: tuple[Victim, ...]
 
 
+class MovesFed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Pods that have to leave hot nodes, and nodes whose moves are over or forgotten; see ``BatchPods``."""
+
+    moved: list[MoveRow] = []
+    spared: list[str] = []
+    rested: list[str] = []
+
+
 class Rest(msgspec.Struct, frozen=True, array_like=True):
     """A worker decides nothing more until it has given up all its shards in memory and begun with them anew.
 
@@ -182,6 +191,8 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     gone : Gone or None
         What no event may bring back. None: of a build that left it to the next owner to read it from the
         ledger.
+    moves : MovesFed or None
+        Given where moves of pods from hot nodes began or ended.
     """
 
     signatures: list[bytes] = []
@@ -202,6 +213,7 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     lanes: list[tuple[int, str, int]] = []
     rest: Rest | None = None
     gone: Gone | None = None
+    moves: MovesFed | None = None
 
 
 class Followed(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from services.ports.nodes import NodeFact as NodeFact
 from services.ports.nodes import NodeRow as NodeRow
 from services.ports.nodes import NodeUpdate as NodeUpdate
 from services.ports.pods import GroupAttempts as GroupAttempts
+from services.ports.pods import MoveRow as MoveRow
 from services.ports.pods import NominationRow as NominationRow
 from services.ports.pods import PendingGroup as PendingGroup
 from services.ports.pods import PendingPod as PendingPod
@@ -187,6 +188,8 @@ class BatchPods(msgspec.Struct, frozen=True, kw_only=True):
     holds pod uids and is applied before ``pending_added``. A pending group without pods left disappears by
     itself. ``unnominated`` holds uids of pods, and is applied before ``nominated``. A nomination stands or
     falls with the claim on its node. Its victims are evicted until they leave, or it ends.
+    ``spared`` names nodes whose moves are over, ``rested`` those whose moves are forgotten; both are applied
+    before ``moved``, which are pods that have to leave hot nodes, and stand or fall with the claims on these.
     Where a claim is not granted, its pods wait again, and the rest stands: ``waited`` says of each pod that
     was bound (by uid) its arrival, since when it waited and who had sent it, ``kept`` of those that were
     bound where they were nominated, what is nominated for them again.
@@ -207,6 +210,9 @@ class BatchPods(msgspec.Struct, frozen=True, kw_only=True):
     pending_groups: Sequence[PendingGroup] = ()
     unnominated: Sequence[str] = ()
     nominated: Sequence[NominationRow] = ()
+    spared: Sequence[str] = ()
+    rested: Sequence[str] = ()
+    moved: Sequence[MoveRow] = ()
     tombstones: Sequence[PodTombstone] = ()
     handed: Sequence[Handed] = ()
     forwarded: Sequence[Forwarded] = ()
@@ -252,7 +258,8 @@ class CommitBatch(msgspec.Struct, frozen=True, kw_only=True):
 class Committed(NamedTuple):
     """The batch is in the ledger.
 
-    Others had changed the nodes of the pods in ``lost_pods`` (key -> uid): these wait again. ``lost_nodes``
+    Others had changed the nodes of the pods in ``lost_pods`` (key -> uid): these wait again, or stay where
+    they were to leave a hot node. ``lost_nodes``
     are the ids of the nodes whose claims were not granted. ``moved_count`` pods were placed although others
     had changed their node, as there was room yet. ``raised`` are the keys of guards that went up, and
     ``refused`` the nodes among the lost ones that were lost by guards. ``lost_gangs`` are those of which no
@@ -288,6 +295,7 @@ class LedgerBase(msgspec.Struct, frozen=True, kw_only=True):
     templates: Mapping[bytes, PodTemplate]
     placements: list[PlacementOpened]
     nominations: Sequence[NominationRow] = ()
+    moves: Sequence[MoveRow] = ()
     profiles: Sequence[ProfileRow]
     config: Sequence[ConfigRow]
     usage: Sequence[UsageRow]

@@ -87,6 +87,31 @@ class NominationRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return f"{self.namespace}/{self.name}"
 
 
+class MoveRow(msgspec.Struct, frozen=True, array_like=True, kw_only=True, gc=False):
+    """A pod is to leave a hot node until ``expires_ms``, after which the node rests until ``rests_until_ms``.
+
+    ``shard`` is the pod's, ``decided_by`` the shard that decided. ``target`` is where a dry run found room
+    for it. ``is_open``: it has not left, and may not stay yet. The others only say how long the node rests.
+    """
+
+    node: str
+    pod_uid: str
+    shard: int
+    namespace: str
+    name: str
+    target: str
+    decided_by: int
+    at_ms: int
+    expires_ms: int
+    rests_until_ms: int
+    is_open: bool = True
+
+    @property
+    def key(self) -> str:
+        """The pod's key."""
+        return f"{self.namespace}/{self.name}"
+
+
 class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Why the pending pods of one signature wait: of ``nodes_count`` nodes, how many per reason code.
 

@@ -21,6 +21,7 @@ from services.ports.ledger import (
     ProfileRow,
 )
 from services.ports.log import Span
+from services.ports.pods import MoveRow
 
 Row = TypeVar("Row")
 
@@ -420,6 +421,9 @@ class Store(Protocol):
 
     async def usage(self, node: str) -> UsageRecord | None:
         """Return what is remembered of a node's measured usage, or None."""
+
+    async def moves(self, node: str) -> Sequence[MoveRow]:
+        """Return the pods that have to leave a hot node and have not left it yet, by uid."""
 
     async def pods(self, which: PodFilter, limit: int, after: str | None) -> Rows[PodState]:
         """Return live pods, by uid.

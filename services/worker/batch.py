@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from domain.cycle.schedule import Scheduler
-from domain.engine.verdicts import CycleResult, Failure, Placement, Preemption
+from domain.engine.verdicts import CycleResult, Failure, Migration, Placement, Preemption
 from domain.model.decisions import Attempt, Decision, Outcome
 from domain.model.pods import PodSpec
 from domain.model.timestamps import MOMENT_MS_MAX
@@ -15,6 +15,7 @@ from domain.state.changes import (
     BindUndone,
     Change,
     ConfigChanged,
+    MovesEnded,
     NodeChanged,
     NodeMeasured,
     NominationEnded,
@@ -40,6 +41,7 @@ from services.worker.cluster_rows import ClusterRows
 from services.worker.deciding import Decider
 from services.worker.ledger_rows import describe_attempt, describe_node, pending_groups
 from services.worker.ledger_view import LedgerView
+from services.worker.moving import relieve, spare
 from services.worker.pod_rows import PodRows
 from services.worker.preempting import When, end, nominate
 
@@ -122,6 +124,8 @@ class BatchBuilder:
                 end(self.decider.decide, change, (self.now_ms, None, self.sent_by or None))
                 if change.reason == "bound":  # victims that may stay are told so, also where the bind is lost
                     self.pods.kept[change.pod.uid] = msgspec.structs.replace(change.nomination, victims=())
+            case MovesEnded():
+                spare(self.decider.decide, change, (self.now_ms, None, None))
             case NodeChanged():
                 self.cluster.specs[change.name] = self.sent_by
                 if change.replaced is not None:
@@ -237,9 +241,19 @@ class BatchBuilder:
                 self._let_wait(verdict, attempts[index], shard, cycle_seq)
             else:
                 self._nominate(verdict, attempts[index], shard, cycle_seq)
+        for moved in result.moves:
+            if isinstance(moved, Migration):
+                self._relieve(moved)
+            else:
+                self.take(moved, None, moved.shard)
         self.cluster.need(result.gangs)
         self.decider.explain(attempts, seqs, duration_us)
         self.pods.explain(pending_groups(result, seqs, self._ledger_view, self._scheduler, self.now_ms))
+
+    def _relieve(self, migration: Migration) -> None:
+        self.cluster.strict.add(migration.node)
+        shards = [self._shard_of(moved.pod) for moved in migration.moves]
+        relieve(self.decider.decide, migration, shards, self.now_ms)
 
     def _nominate(self, nomination: Preemption, attempt: Attempt, shard: int, cycle_seq: int) -> None:
         pod = nomination.pod

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from domain.counting.matchers import KnownMatchers, Needs, announced_to
-from domain.engine.verdicts import CycleResult, Placement, Preemption
+from domain.engine.verdicts import CycleResult, Migration, Placement, Preemption
 from domain.state.cluster import ClusterState
 from services.ports.guards import Guard, budget_key
 
@@ -61,13 +61,19 @@ class BatchGuards:
             return strict
         for verdict in result.verdicts:
             if isinstance(verdict, Preemption):
-                for name in verdict.budgets:
-                    self._needs.raises.setdefault(budget_key(name), set()).add(verdict.node)
+                self._need_budgets(verdict)
             elif isinstance(verdict, Placement):
                 pod, node, own = verdict.pod, verdict.node, result.matchers.get(verdict.attempt, ())
                 if self._known.need(self._needs, pod, node, own, state.index.namespaces):
                     strict.add(node)
+        for moved in result.moves:
+            if isinstance(moved, Migration):
+                self._need_budgets(moved)
         return strict
+
+    def _need_budgets(self, verdict: Preemption | Migration) -> None:
+        for name in verdict.budgets:
+            self._needs.raises.setdefault(budget_key(name), set()).add(verdict.node)
 
     def guards(self, state: ClusterState, now_ms: int) -> Sequence[Guard]:
         """Return the guards of the batch that does all that was decided since the batch before."""

@@ -8,7 +8,7 @@ import msgspec
 
 from domain.model.decisions import Attempt, Decision, Outcome
 from domain.model.pods import PodSpec, PodTemplate
-from services.codec.encode import Preempting, encode_decision
+from services.codec.encode import Migrating, Preempting, encode_decision
 from services.codec.envelope import Rejected
 from services.ports.ledger import AttemptRows, BatchDecisions, DeadLetter
 from services.ports.log import Record
@@ -49,6 +49,7 @@ class Decider:
         score: float | None = None,
         cycle_seq: int = 0,
         preemption: Preempting | msgspec.UnsetType = msgspec.UNSET,
+        migration: Migrating | msgspec.UnsetType = msgspec.UNSET,
     ) -> Decision:
         """Add the next decision of a shard."""
         seq = self._ledger_view.seq[shard]
@@ -77,7 +78,7 @@ class Decider:
         self.need_template(pod)
         fragment = self._ledger_view.fragment(pod)
         payload = encode_decision(
-            decision, fragment, pod.labels, node_version, sent_by, reasons, warnings, preemption
+            decision, fragment, pod.labels, node_version, sent_by, reasons, warnings, preemption, migration
         )
         self.made.append((decision, payload))
         return decision

@@ -314,7 +314,7 @@ class Planner:
             result = self.scheduler.cycle(self._now_ms, self._due_moments.passed_ms(self._now_ms))
             builder.decide(result, duration_us=self._stopwatch() - began_us)
             builder.cluster.strict |= self.guards.decide(result, self.scheduler.state)
-            is_tried = self.scheduler.queue.take_put_off() or bool(result.attempts)
+            is_tried = self.scheduler.queue.take_put_off() or bool(result.attempts or result.looked_at)
             # A worker without a shard has no batch to say so in.
             is_tried |= self._due_moments.look(self.scheduler, self._now_ms) and bool(self.ledger_view.epochs)
         asked = folded.ends or lost_keys or is_tried or self._is_renewed

@@ -22,6 +22,7 @@ from services.ports.ledger import (
 )
 from services.worker.ledger_rows import count_placements, pending_pods, placement_opened
 from services.worker.ledger_view import LedgerView
+from services.worker.moving import move_rows
 from services.worker.preempting import nomination_row, nomination_rows
 
 
@@ -127,6 +128,9 @@ class PodRows:
             pending_groups=list(self._groups.values()),
             unnominated=list(state.own_changes.unnominated),
             nominated=nomination_rows(state.nominations, state.own_changes.nominated),
+            spared=list(state.own_changes.spared),
+            rested=list(state.own_changes.rested),
+            moved=move_rows(state.moves.reliefs, state.own_changes.relieved),
             tombstones=list(self._tombstones.values()),
             handed=sent.handed,
             forwarded=sent.forwarded,

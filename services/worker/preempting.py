@@ -83,9 +83,16 @@ def nominate(
     lacking = describe_nodes(attempt, _REASONS_MAX)  # of another namespace, perhaps: it names no pods
     reason = f"makes room for a pod of priority {pod.template.priority} that would wait otherwise: {lacking}"
     for victim, its_own in zip(verdict.victims, shards, strict=True):
-        # Of a pod that was handed over to the home of its gang, the producer's partition is not known here.
-        of = by if victim.template.gang else msgspec.structs.replace(by, shard=its_own)
+        of = msgspec.structs.replace(by, shard=shard_of(victim, its_own))
         _tell(decide, Outcome.EVICTED, [victim], node, shard, when, reason, of)
+
+
+def shard_of(pod: PodSpec, its_own: int) -> int | msgspec.UnsetType:
+    """Return the partition in which it is said that a pod left; unset: its key says it.
+
+    Of a pod that was handed over to the home of its gang, the producer's partition is not known here.
+    """
+    return msgspec.UNSET if pod.template.gang else its_own
 
 
 def end(decide: Decide, change: NominationEnded, when: When) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from domain.cycle.schedule import Scheduler
 from domain.state.changes import ClaimRefused
 from domain.state.nominations import Nomination
-from domain.state.steps import Forgotten, Unnominated
+from domain.state.steps import Forgotten, Unnominated, Unrelieved
 from services.ports.ledger import BatchPods
 from services.worker.ledger_view import LedgerView
 
@@ -18,11 +18,14 @@ BATCHES_PLANNED = 2
 
 
 class _Claimed(NamedTuple):
-    """Of one batch: ``waited`` as of ``BatchPods``, ``kept`` nominations by uid, uids nominated."""
+    """Of one batch: ``waited`` as of ``BatchPods``, ``kept`` nominations by uid, uids nominated, and keys of
+    pods that were to leave hot nodes.
+    """
 
     waited: Mapping[str, tuple[int, int, str | None]]
     kept: Mapping[str, Nomination]
     nominated: frozenset[str]
+    moved: frozenset[str]
 
 
 class RecentClaims:
@@ -35,13 +38,16 @@ class RecentClaims:
     def note(self, pods: BatchPods, kept: Mapping[str, Nomination]) -> None:
         """Take note of a planned batch; ``kept`` are nominations of the pods that it binds."""
         nominated = frozenset(row.pod_uid for row in pods.nominated)
-        self._batches.append(_Claimed(pods.waited, kept, nominated))
+        moved = frozenset(row.key for row in pods.moved)
+        self._batches.append(_Claimed(pods.waited, kept, nominated, moved))
 
     def forget(self, keys: Sequence[str]) -> None:
         """Let pods wait again that the ledger did not grant.
 
-        A pod that could not be bound to its nominated node is nominated there again.
+        A pod that could not be bound to its nominated node is nominated there again. One that was to leave a
+        hot node stays there.
         """
+        keys = self._without_moved(keys)
         pods, waited = self._scheduler.state.pods, dict[str, tuple[int, int, str | None]]()
         kept, nominated = dict[str, Nomination](), set[str]()
         for batch in self._batches:
@@ -64,3 +70,10 @@ class RecentClaims:
                 else:
                     self._ledger_view.untried.add(key)
         self._scheduler.fold(Forgotten(arrivals, nominations))
+
+    def _without_moved(self, keys: Sequence[str]) -> Sequence[str]:
+        """Take back the moves of pods; return the others. A pod that moves may have left since."""
+        moved = {key for batch in self._batches for key in batch.moved}.intersection(keys)
+        if moved:
+            self._scheduler.fold(Unrelieved(sorted(moved)))
+        return [key for key in keys if key not in moved]

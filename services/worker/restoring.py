@@ -13,7 +13,7 @@ from domain.model.errors import FieldError
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.profiles import BUILT_IN_PROFILES, ProfileRevision
 from domain.state.nominations import Nomination
-from domain.state.steps import NominationsFollowed, Owned
+from domain.state.steps import NominationsFollowed, Owned, ReliefsFollowed
 from domain.state.tombstones import Tombstones
 from services.ports.ledger import (
     LedgerBase,
@@ -26,6 +26,7 @@ from services.ports.ledger import (
 )
 from services.worker.ledger_rows import config_object
 from services.worker.ledger_view import LedgerView
+from services.worker.moving import reliefs_of
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -61,6 +62,8 @@ def restore(base: LedgerBase, scheduler: Scheduler, ledger_view: LedgerView) -> 
     nominated = [_nomination(row, base.templates) for row in base.nominations]
     if nominated:
         scheduler.state.apply(NominationsFollowed(nominated, ()))
+    if base.moves:
+        scheduler.state.apply(ReliefsFollowed(reliefs_of(base.moves)))
 
 
 def _nomination(row: NominationRow, templates: Mapping[bytes, PodTemplate]) -> Nomination:

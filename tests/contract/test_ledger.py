@@ -49,6 +49,7 @@ def _by_arrival(batch: CommitBatch, secret: bytes) -> LedgerState:
         orphaned=[],
         forwarded=[],
         nominations=[],
+        moves=[],
     )
 
 

@@ -15,13 +15,14 @@ from services.adapters.postgres.audit import audit, check
 from services.adapters.postgres.invariants import INVARIANTS
 from services.adapters.postgres.migrate import init_shards
 from services.codec.effects import journal_row
-from services.codec.encode import Preempting, encode_decision
+from services.codec.encode import Amount, Migrating, Preempting, encode_decision
 from services.ports.journal import BATCHES, JournalRow
 from services.ports.ledger import (
     CommitBatch,
     Committed,
     Lease,
     Ledger,
+    MoveRow,
     NominationRow,
     OffsetAdvance,
     PlacementClosed,
@@ -126,6 +127,16 @@ BROKEN_PROMISES = {
 }
 """The same, on the ledger that ``promised`` fills."""
 
+BROKEN_MOVES = {
+    "moved-from-its-node": ("UPDATE decisions SET node = 'n2' WHERE outcome = 'evicted'",),
+    "moves-are-open": ("UPDATE moves SET node = 'n2'",),
+    "evicted-for-a-nomination": (
+        "UPDATE decisions SET payload = convert_to(replace(convert_from(payload, 'UTF8'), 'migration', "
+        "'preemption'), 'UTF8') WHERE outcome = 'evicted'",
+    ),
+}
+"""The same, on the ledger that ``relieved`` fills."""
+
 ONE, LESS = {"cpu": 100, "pods": 1}, {"cpu": -100, "pods": -1}
 """What one pod of the tests adds to a node, and what it gives back."""
 
@@ -210,7 +221,8 @@ async def test_an_empty_ledger_has_no_violations(empty: PostgresBackend) -> None
 
 
 def test_every_invariant_has_a_broken_ledger() -> None:
-    assert BROKEN.keys() | BROKEN_PROMISES.keys() == {invariant.name for invariant in INVARIANTS}
+    broken = {*BROKEN, *BROKEN_PROMISES, *BROKEN_MOVES}
+    assert broken == {invariant.name for invariant in INVARIANTS}
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -595,3 +607,47 @@ async def test_a_broken_promise_turns_its_check_red(promised: PostgresBackend, n
     for statement in BROKEN_PROMISES[name]:
         await promised.execute(statement)
     assert name in {violation.name for violation in await check(promised.dsn)}
+
+
+@pytest_asyncio.fixture
+async def relieved(empty: PostgresBackend) -> PostgresBackend:
+    """Return a ledger in which a pod has to leave a hot node."""
+    ledger = empty.ledger()
+    lease, _ = await start(ledger, SHARDS)
+    await ledger.ensure_offsets(lease, {TopicPartition(BATCHES, 0): 0})
+    one = {"cpu": 100, "nvidia.com/gpu": 2, "pods": 1}
+    spec = node_spec("n1", allocatable={"cpu": 8000, "pods": 110, "nvidia.com/gpu": 4})
+    facts = [new_node(1, spec=spec, delta=one), new_node(2, spec=spec, delta=one)]
+    await _commit(ledger, changed(everything(lease), facts=facts), 1)
+    why = Migrating(source="n1", why=["hot"], relief=Amount(cpu=100, memory=0), to="n2")
+    evicted = decision(lease, 4, "placed", "n1", outcome=Outcome.EVICTED)
+    payload = encode_decision(evicted, b'{"requests":{}}', {}, None, None, migration=why)
+    row = MoveRow(
+        node="n1",
+        pod_uid="uid-placed",
+        shard=0,
+        namespace="ns",
+        name="placed",
+        target="n2",
+        decided_by=0,
+        at_ms=0,
+        expires_ms=1,
+        rests_until_ms=2,
+    )
+    offsets = [advance(lease, 5, 6)]
+    batch = batch_of(advances=offsets, made=[(evicted, payload)], seq_next={0: 5}, moved=[row])
+    journal = journal_row(batch, [(0, PODS_TOPIC, 0)], JournalRow(shard=0, batch=2), None)
+    count = OffsetAdvance(0, BATCHES, 0, lease.epoch, 1, 2)
+    assert await ledger.commit(changed(batch, row=journal, advances=[*offsets, count])) == Committed()
+    return empty
+
+
+async def test_moves_that_are_under_way_break_nothing(relieved: PostgresBackend) -> None:
+    assert await check(relieved.dsn) == []
+
+
+@pytest.mark.parametrize("name", BROKEN_MOVES)
+async def test_a_broken_move_turns_its_check_red(relieved: PostgresBackend, name: str) -> None:
+    for statement in BROKEN_MOVES[name]:
+        await relieved.execute(statement)
+    assert name in {violation.name for violation in await check(relieved.dsn)}

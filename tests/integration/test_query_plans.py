@@ -73,6 +73,8 @@ INSERT INTO nominations (pod_uid, shard, namespace, name, signature, node, at_ms
 SELECT 'uid' || i, i % 4, {TEAM}, 'p' || i, '\\x00', 'n' || i, 1, 2 FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO evictions SELECT 'uid' || i, i % 4, {TEAM}, 'p' || i, 'uid' || i / 4, i / 4 % 4
 FROM generate_series(1, {ROWS}) AS i;
+INSERT INTO moves SELECT 'n' || i, 'uid' || i, i % 4, {TEAM}, 'p' || i, 'n0', i % 4, 1, 2, 3, true
+FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO config_objects (kind, namespace, name, object, at_ms)
 SELECT 'Service', {TEAM}, 's' || i, '{{}}', 1 FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO config_objects (kind, namespace, name, object, at_ms)
@@ -133,13 +135,15 @@ HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
     "close placements": (
         sql.CLOSE_PLACEMENTS,
         (_UIDS, [3] * SOME, _OWN),
-        {"placements_open", "placements_pkey", "evictions_pkey"},
+        {"placements_open", "placements_pkey", "evictions_pkey", "moves_open"},
     ),
     "end nominations": (
         sql.END_NOMINATIONS,
         (_UIDS, _OWN),
         {"nominations_pkey", "evictions_preemptor"},
     ),
+    "spare moves": (sql.SPARE_MOVES, (["n7", "n8"], _OWN), {"moves_pkey"}),
+    "forget moves": (sql.FORGET_MOVES, (["n7", "n8"], _OWN), {"moves_pkey"}),
     "count placements": (sql.COUNT_PLACEMENTS, (_UIDS, _OWN), {"placements_open"}),
     "tell placements": (sql.TELL_PLACEMENTS, (_UIDS, [True] * SOME, _OWN), {"placements_open"}),
     "load who was told": (sql.LOAD_ORPHANED, (_OWN,), {"placements_orphaned"}),
@@ -336,6 +340,7 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
         {"decisions_pod"},
     ),
     "nominations": (lambda store: store.nominations(100, ("uid5", 1)), {"nominations_pkey"}),
+    "moves": (lambda store: store.moves("n7"), {"moves_pkey"}),
     "gangs": (
         lambda store: store.gangs(None, None, 100, ("ns", "g5")),
         {"config_objects_pkey", "pending_gang", "placements_gang"},

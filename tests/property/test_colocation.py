@@ -315,7 +315,7 @@ def weight(pods: Any) -> tuple[int, int, int]:
 def test_a_node_is_hot_after_five_bad_samples_and_calm_after_three_good_ones(samples: list[bool]) -> None:
     rule, heat, is_hot = HotSpotRule(), Heat(), False
     for end in range(1, len(samples) + 1):
-        heat = next_heat(rule, heat, samples[end - 1])
+        heat = next_heat(rule, heat, ("bad",) if samples[end - 1] else ())
         if end >= 5 and all(samples[end - 5 : end]):
             is_hot = True
         if end >= 3 and not any(samples[end - 3 : end]):

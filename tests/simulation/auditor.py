@@ -238,6 +238,9 @@ class Auditor:
         evicted = {uid for uid, _ in tables.evictions}
         same = evicted == outside.promises.evicted.keys()
         self.require(same, Invariant.LEDGER_DIFFERS, f"{evicted} evicted, told {outside.promises.evicted}")
+        moving = {row.pod_uid: row.node for row in self._database.moves.open()}
+        same = moving == outside.promises.moving
+        self.require(same, Invariant.LEDGER_DIFFERS, f"{moving} move, told {outside.promises.moving}")
         open_rows = Counter(r.opened.pod_uid for r in self._database.placements if r.released_at_ms is None)
         for uid, count in open_rows.items():
             self.require(count == 1, Invariant.DOUBLE_PLACEMENT, f"{uid} has {count} open placements")
@@ -327,6 +330,9 @@ class Auditor:
             state.pods[key].spec.uid for key in known_promises.evicted
         }
         self.require(not evicted, Invariant.FOLLOWED_DIFFERS, f"{name}: evicted {evicted}")
+        moving = {(row.key, row.node) for row in self._database.moves.open()}
+        moving ^= set(state.moves.under_way.items())
+        self.require(not moving, Invariant.FOLLOWED_DIFFERS, f"{name}: moves {moving}")
 
     # ------------------------------------------------------------------------------------- convergence
 

@@ -38,6 +38,7 @@ class Invariant(enum.StrEnum):
     EVICTED_TWICE = "a pod is evicted twice"
     WRONG_EVICTION = "a pod is evicted for no nomination of its node"
     EVICTED_FOR_NOTHING = "a pod is evicted although the preemptor fits beside it"
+    WRONG_MOVE = "a pod has to leave a hot node where it does not run, or must stay"
     PART_OF_GANG = "fewer pods of a gang run than the least that it may have"
     FOLLOWED_DIFFERS = "what a worker followed is not what the ledger holds"
     STALE_EPOCH_WRITE = "a batch of a former owner was written"

@@ -36,6 +36,8 @@ class Promises:
         Uid of a waiting pod -> what is promised to it.
     evicted : dict
         Uid of a pod that has to leave, and has not -> uid of the pod for which it is.
+    moving : dict
+        Uid of a pod that has to leave a hot node, and has not -> that node.
     counts : Counter
         How often each outcome of preemption was told.
     """
@@ -44,12 +46,16 @@ class Promises:
         self._reserves = reserves
         self.open: dict[str, Promise] = {}
         self.evicted: dict[str, str] = {}
+        self.moving: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
         self._require = findings.require
 
     def tell(self, decision: Mapping[str, Any], victim: Pod, runs_on: str, who: str) -> None:
         """Take ``evicted`` or ``spared`` of a pod that runs on a node."""
-        uid, by = victim.uid, decision["preemption"]
+        uid, by = victim.uid, decision.get("preemption")
+        if by is None:
+            self._tell_moved(decision, victim, runs_on, who)
+            return
         promise, outcome = self.open.get(by["preemptor"]), decision["outcome"]
         self.counts[outcome] += 1
         if outcome == "spared":
@@ -67,7 +73,25 @@ class Promises:
         if promise is not None:
             above = f"{who}: priority {victim.priority}, for {promise}"
             self._require(victim.priority < promise.pod.priority, Invariant.WRONG_EVICTION, above)
+        self._require(uid not in self.moving, Invariant.EVICTED_TWICE, f"{who}: it leaves a hot node")
         self.evicted[uid] = by["preemptor"]
+
+    def _tell_moved(self, decision: Mapping[str, Any], pod: Pod, runs_on: str, who: str) -> None:
+        """Take that a pod has to leave a hot node, or may stay there."""
+        uid, node = pod.uid, decision["node"]
+        if decision["outcome"] == "spared":
+            self.counts["stayed on hot nodes"] += 1
+            self.moving.pop(uid, None)
+            return
+        self.counts["moved"] += 1
+        known = {*self.evicted, *self.moving}
+        self._require(uid not in known, Invariant.EVICTED_TWICE, f"{who}: it has to leave already")
+        why = decision["migration"]
+        is_there = runs_on == node == why["from"] != why["to"]
+        self._require(is_there, Invariant.WRONG_MOVE, f"{who}: by {why}, it runs on {runs_on!r}")
+        may = pod.is_controlled and not pod.gang and not pod.terminating
+        self._require(may, Invariant.WRONG_MOVE, f"{who}: {pod}")
+        self.moving[uid] = node
 
     def fold(
         self, decision: Mapping[str, Any], pod: Pod, beside: tuple[Node, Mapping[str, Pod]] | None, who: str
@@ -90,6 +114,7 @@ class Promises:
                 del self.evicted[victim]
         if outcome in _LEAVES:
             self.evicted.pop(uid, None)
+            self.moving.pop(uid, None)
         if outcome == "nominated":
             self.counts[outcome] += 1
             self.counts["nominated in gangs"] += pod.gang != ""

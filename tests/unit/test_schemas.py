@@ -91,7 +91,7 @@ def test_a_decision_is_as_its_schema(is_bound: bool) -> None:
     )
     record, schema = json.loads(decision_value(payload, 5)), read("decision")
     check(record, schema, schema)
-    assert schema["properties"].keys() - record.keys() <= {"warnings", "preemption", "devices"}
+    assert schema["properties"].keys() - record.keys() <= {"warnings", "preemption", "migration", "devices"}
     with pytest.raises(AssertionError):
         check(record | {"seq": "7"}, schema, schema)
 

@@ -18,6 +18,7 @@ from domain.model.timestamps import NEVER_MS
 from services.adapters.batches import ShardAdvance, ShardCounters, own_shards, shard_advances, stands
 from services.adapters.memory.inbox import InboxTables
 from services.adapters.memory.measured import MeasuredTables
+from services.adapters.memory.moves import MovesTable
 from services.adapters.memory.nodes import added, after, is_free
 from services.adapters.memory.nominations import NominationTables
 from services.adapters.memory.offsets import CursorRow as CursorRow
@@ -150,6 +151,7 @@ class MemoryDatabase:
         self.pending: dict[tuple[str, int], PendingPod] = {}  # pod uid, shard
         self.pending_groups: dict[tuple[int, bytes], PendingGroup] = {}
         self.nominations = NominationTables()
+        self.moves = MovesTable()
         self.group_attempts: dict[tuple[int, bytes], list[GroupAttempts]] = {}
         self.events: dict[tuple[str, str], tuple[bytes, int]] = {}  # (holder, id) -> digest, when
         self.keys: dict[bytes, KeyRow] = {}
@@ -313,6 +315,7 @@ class MemoryDatabase:
         if len(set(tried)) != len(tried) or not self.attempts.keys().isdisjoint(tried):
             raise LedgerMismatch("cycles_pkey: an attempt would be written twice")
         self.nominations.check(pods, shards)
+        self.moves.check(pods, shards)
         self.inbox.check(pods)
         if (row := batch.journal.row) is not None and (row.shard, row.batch) in self.journal:
             raise LedgerMismatch("journal_pkey: a batch would be written twice")
@@ -375,6 +378,7 @@ class MemoryDatabase:
                 self.open_placements[key].orphaned = is_orphaned
         self._write_pending(pods, shards)
         self.nominations.write(pods, shards)
+        self.moves.write(pods, shards)
         self.inbox.write(pods)
         for tombstone in pods.tombstones:
             self.tombstones[tombstone.namespace, tombstone.name, tombstone.uid] = tombstone

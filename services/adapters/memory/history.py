@@ -118,6 +118,7 @@ class ScratchLedger:
         }
         database.pending = {(row.pod_uid, row.shard): row for row in state.pending}
         database.nominations.restore(state.nominations)
+        database.moves.restore(state.moves)
         database.tombstones = {(row.namespace, row.name, row.uid): row for row in state.tombstones}
         database.inbox.forwarded = {(row.shard, row.key, row.uid): row for row in state.forwarded}
         database.profiles = {(row.name, row.revision): row for row in state.profiles}

@@ -377,6 +377,7 @@ def base_of(database: MemoryDatabase) -> LedgerBase:
         nodes=[database.nodes[at] for at in sorted(database.nodes)],
         templates=_templates(database, [*opened, *database.nominations.rows.values()]),
         nominations=database.nominations.loaded(),
+        moves=database.moves.loaded(),
         placements=sorted(opened, key=lambda p: (p.shard, p.seq)),
         profiles=list({name: row for (name, _), row in sorted(database.profiles.items())}.values()),
         config=[database.config_objects[key] for key in sorted(database.config_objects)],

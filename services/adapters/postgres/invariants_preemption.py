@@ -6,14 +6,15 @@ from __future__ import annotations
 _TOLD = "(convert_from(d.payload, 'UTF8')::json->'preemption'->>'{key}')"
 _NOMINATED = _TOLD.format(key="nominated")
 _PREEMPTOR = _TOLD.format(key="preemptor")
+_MIGRATION = "(convert_from(d.payload, 'UTF8')::json->'migration')"
 
 PREEMPTION = (
     (
         "evicted-for-a-nomination",
-        "a pod that was evicted has to leave the node that the same transaction nominated for its preemptor",
+        "a pod that was evicted for another has to leave the node that the same transaction nominated for it",
         f"""
         SELECT d.shard, d.seq, d.pod_uid, d.node, {_NOMINATED} AS nominated, {_PREEMPTOR} AS preemptor
-        FROM @decisions AS d WHERE d.outcome = 'evicted' AND NOT EXISTS (
+        FROM @decisions AS d WHERE d.outcome = 'evicted' AND {_MIGRATION} IS NULL AND NOT EXISTS (
             SELECT FROM decisions n
             WHERE n.shard = d.shard AND n.seq = split_part({_NOMINATED}, '-', 2)::bigint
                 AND n.outcome = 'nominated' AND n.node = d.node AND n.pod_uid = {_PREEMPTOR}
@@ -59,6 +60,32 @@ PREEMPTION = (
         LEFT JOIN placements p ON p.pod_uid = e.victim_uid AND coalesce(p.home, p.shard) = e.victim_shard
             AND p.released_at_ms IS NULL
         WHERE n.node IS NULL OR p.node IS DISTINCT FROM n.node
+        """,
+    ),
+    (
+        "moved-from-its-node",
+        "a pod that has to leave a hot node counted there when that was decided",
+        f"""
+        SELECT d.shard, d.seq, d.pod_uid, d.node, {_MIGRATION}->>'from' AS hot_node
+        FROM @decisions AS d WHERE d.outcome = 'evicted' AND {_MIGRATION} IS NOT NULL AND (
+            {_MIGRATION}->>'from' IS DISTINCT FROM d.node OR NOT EXISTS (
+                SELECT FROM placements p WHERE p.pod_uid = d.pod_uid AND p.node = d.node
+                    AND p.recorded_at <= d.recorded_at
+                    AND (p.released_recorded_at IS NULL OR p.released_recorded_at >= d.recorded_at)
+            )
+        )
+        """,
+    ),
+    (
+        "moves-are-open",
+        "a pod that has to leave a hot node runs there, and no other pod is to have its room",
+        """
+        SELECT m.pod_uid, m.shard, m.node, p.node AS runs_on, e.preemptor_uid
+        FROM moves m
+        LEFT JOIN placements p ON p.pod_uid = m.pod_uid AND coalesce(p.home, p.shard) = m.shard
+            AND p.released_at_ms IS NULL
+        LEFT JOIN evictions e ON e.victim_uid = m.pod_uid AND e.victim_shard = m.shard
+        WHERE m.is_open AND (p.node IS DISTINCT FROM m.node OR e.victim_uid IS NOT NULL)
         """,
     ),
     # A worker that evicts a pod again has heard before that it was spared, or that it runs anew.

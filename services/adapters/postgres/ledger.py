@@ -330,11 +330,20 @@ async def _write_pods(connection: Connection, pods: BatchPods, shards: Sequence[
     await _copy(connection, "nominations", sql.NOMINATION_COLUMNS, nominated)
     evicted = [each for row in pods.nominated for each in rows.eviction_columns(row)]
     await _copy(connection, "evictions", sql.EVICTION_COLUMNS, evicted)
+    await _write_moves(connection, pods, shards)
     latest = {(t.namespace, t.name, t.uid): t for t in pods.tombstones}
     if latest:
         gone = [(*key, t.resource_version, t.shard, t.at_ms) for key, t in sorted(latest.items())]
         await connection.execute(sql.UPSERT_TOMBSTONES, *_columns(gone))
     await inbox.write(connection, pods)
+
+
+async def _write_moves(connection: Connection, pods: BatchPods, shards: Sequence[int]) -> None:
+    if pods.spared:
+        await connection.execute(sql.SPARE_MOVES, list(pods.spared), shards)
+    if pods.rested:
+        await connection.execute(sql.FORGET_MOVES, list(pods.rested), shards)
+    await _copy(connection, "moves", sql.MOVE_COLUMNS, list(map(rows.move_columns, pods.moved)))
 
 
 async def _write_placements(connection: Connection, pods: BatchPods, shards: Sequence[int]) -> None:

@@ -22,6 +22,7 @@ from services.ports.ledger import (
     Lease,
     LedgerBase,
     LedgerPart,
+    MoveRow,
     NodeRow,
     NominationRow,
     PendingPod,
@@ -150,6 +151,7 @@ def _base_rows(connection: Connection) -> dict[str, AsyncIterator[Any]]:
             NominationRow(**{**dict(row), "victims": _decode_victims(row["victims"] or "[]")})
             async for row in _stream(connection, sql.LOAD_NOMINATIONS)
         ),
+        "moves": (MoveRow(**dict(row)) async for row in _stream(connection, sql.LOAD_MOVES)),
         "profiles": (
             ProfileRow(**{**dict(row), "spec": row["spec"] and _decode_object(row["spec"])})
             async for row in _stream(connection, sql.LOAD_PROFILES)

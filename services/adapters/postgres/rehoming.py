@@ -69,6 +69,10 @@ _PREEMPTORS = """
 UPDATE evictions e SET preemptor_shard = n.shard FROM nominations n
 WHERE e.preemptor_uid = n.pod_uid AND e.preemptor_shard <> n.shard
 """
+_MOVES = """
+UPDATE moves m SET shard = h.shard FROM homes h
+WHERE (m.namespace, m.name) = (h.namespace, h.name) AND m.shard <> h.shard
+"""
 _MOVED = "UPDATE shard_offsets SET moved_below = next_offset WHERE topic = 'berth.pods'"
 # A pod of a gang comes to the gang's home, also one that was not there: nothing is under way.
 _FORGET_FORWARDED = "DELETE FROM forwarded"
@@ -78,7 +82,7 @@ SELECT source, namespace || '/' || name, shard, uid FROM homes WHERE shard <> so
 """
 _STATEMENTS = (
     *(_PLACEMENTS, _PENDING, _GROUPS, _EMPTY_GROUPS, _TOMBSTONES),
-    *(_NOMINATIONS, _VICTIMS, _PREEMPTORS, _MOVED, _FORGET_FORWARDED, _FORWARD),
+    *(_NOMINATIONS, _VICTIMS, _PREEMPTORS, _MOVES, _MOVED, _FORGET_FORWARDED, _FORWARD),
 )
 
 

@@ -56,6 +56,7 @@ GRANTS: Mapping[str, Grants] = {
     "group_attempts": Grants(_ALL),
     "nominations": Grants(_ALL),
     "evictions": Grants(_ALL),
+    "moves": Grants(_ALL),
     "pod_tombstones": Grants(_ALL),
     "inbox": Grants(_ADD, replay=_READ, prune=_CUT),
     "forwarded": Grants(_ALL),

@@ -18,6 +18,7 @@ from services.ports.ledger import (
     BatchCluster,
     ConfigRow,
     DeadLetter,
+    MoveRow,
     NodeFact,
     NominationRow,
     PendingPod,
@@ -223,6 +224,12 @@ def nomination_columns(n: NominationRow) -> tuple[Any, ...]:
 def eviction_columns(n: NominationRow) -> list[tuple[Any, ...]]:
     """Return EVICTION_COLUMNS of each victim."""
     return [(each.uid, each.shard, *each.key.split("/", 1), n.pod_uid, n.shard) for each in n.victims]
+
+
+def move_columns(m: MoveRow) -> tuple[Any, ...]:
+    """Return MOVE_COLUMNS."""
+    whose = m.node, m.pod_uid, m.shard, m.namespace, m.name, m.target, m.decided_by
+    return (*whose, m.at_ms, m.expires_ms, m.rests_until_ms, m.is_open)
 
 
 def dead_letter_columns(x: DeadLetter) -> tuple[Any, ...]:

@@ -375,6 +375,24 @@ evictions = sa.Table(
     sa.Index("evictions_preemptor", "preemptor_uid"),
 )
 
+moves = sa.Table(
+    "moves",
+    metadata,
+    sa.Column("node", sa.Text, nullable=False),
+    sa.Column("pod_uid", sa.Text, nullable=False),
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("target", sa.Text, nullable=False),
+    sa.Column("decided_by", sa.Integer, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("expires_ms", sa.BigInteger, nullable=False),
+    sa.Column("rests_until_ms", sa.BigInteger, nullable=False),
+    sa.Column("is_open", sa.Boolean, nullable=False),
+    sa.PrimaryKeyConstraint("node", "pod_uid", "shard"),
+    sa.Index("moves_open", "pod_uid", "shard", unique=True, postgresql_where=sa.text("is_open")),
+)
+
 inbox = sa.Table(
     "inbox",
     metadata,

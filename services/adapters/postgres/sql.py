@@ -59,6 +59,8 @@ ON CONFLICT DO NOTHING
 CLOSE_PLACEMENTS = """
 WITH ended AS (
     DELETE FROM evictions WHERE victim_uid = ANY($1::text[]) AND victim_shard = ANY($3::int[])
+), moved AS (
+    UPDATE moves SET is_open = false WHERE is_open AND pod_uid = ANY($1::text[]) AND shard = ANY($3::int[])
 )
 UPDATE placements p SET released_at_ms = w.at_ms, released_recorded_at = now()
 FROM unnest($1::text[], $2::bigint[]) AS w (pod_uid, at_ms) CROSS JOIN LATERAL (
@@ -151,6 +153,10 @@ WITH ended AS (
 DELETE FROM evictions e USING ended n
 WHERE e.preemptor_uid = n.pod_uid AND e.preemptor_shard = n.shard
 """
+
+_MOVES_OF = "node = ANY($1::text[]) AND decided_by = ANY($2::int[])"
+SPARE_MOVES = f"UPDATE moves SET is_open = false WHERE is_open AND {_MOVES_OF}"
+FORGET_MOVES = f"DELETE FROM moves WHERE {_MOVES_OF}"
 
 UPSERT_TOMBSTONES = """
 INSERT INTO pod_tombstones (namespace, name, uid, resource_version, shard, at_ms)
@@ -279,6 +285,10 @@ EVICTION_COLUMNS = (
     "preemptor_uid",
     "preemptor_shard",
 )
+MOVE_COLUMNS = (
+    *("node", "pod_uid", "shard", "namespace", "name", "target", "decided_by"),
+    *("at_ms", "expires_ms", "rests_until_ms", "is_open"),
+)
 ACTION_COLUMNS = (
     *("node", "at_ms", "logged_ms", "kind", "quality", "amount", "times", "reason", "policy"),
     *("namespace", "name", "uid", "sent_by"),
@@ -350,6 +360,10 @@ SELECT n.pod_uid, n.namespace, n.name, n.shard, n.signature, n.node, n.at_ms, n.
     FROM evictions e WHERE e.preemptor_uid = n.pod_uid AND e.preemptor_shard = n.shard
 )::text AS victims
 FROM nominations n ORDER BY n.pod_uid COLLATE "C", n.shard
+"""
+LOAD_MOVES = """
+SELECT node, pod_uid, shard, namespace, name, target, decided_by, at_ms, expires_ms, rests_until_ms, is_open
+FROM moves ORDER BY node COLLATE "C", pod_uid COLLATE "C", shard
 """
 LOAD_PENDING = """
 SELECT pod_uid, namespace, name, resource_version, signature, labels, shard, arrival, since_ms, sent_by,

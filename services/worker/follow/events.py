@@ -29,6 +29,7 @@ from domain.state.steps import (
     PodsFollowed,
     PodsFollowedCounted,
     PodsLeft,
+    ReliefsFollowed,
     VersionsFollowed,
 )
 from domain.state.usage import USAGE_SHARD
@@ -36,6 +37,7 @@ from services.codec.feed import FeedEvent, unpack_event
 from services.ports.journal import Feed, Followed, NominationFed
 from services.worker.batch import BatchBuilder
 from services.worker.ledger_view import LedgerView
+from services.worker.moving import reliefs_of
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -107,6 +109,8 @@ def events_of(row: Followed) -> Iterator[tuple[Event | ProfileEvent | FollowedSt
         yield PodFollowedRefreshed(uid, version, feed.labels[labels], feed.lives[life]), None
     if feed.unnominated or feed.nominated:
         yield NominationsFollowed([_nomination(fed, row) for fed in feed.nominated], feed.unnominated), None
+    if feed.moves is not None:
+        yield ReliefsFollowed(reliefs_of(feed.moves.moved), feed.moves.spared, feed.moves.rested), None
 
 
 def gone_of(row: Followed, step_ms: int) -> GoneFollowed | None:

@@ -1,0 +1,191 @@
+"""What becomes of pods that leave a hot node: in decisions, in the ledger, after a restart and elsewhere."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from services.codec.partition import partition_for
+from services.ports.ledger import Committed
+from tests.builders import node_manifest, pod_manifest
+from tests.property.site import SHARDS, Site
+from tests.property.team import Team, audit, columns, keys_of, node_of
+from tests.unit.heated import HOT_MS, STEP_MS, cluster, heat, hot_site, measure, owned
+from tests.unit.preempted import high, leave, same_after_a_restart, told
+
+
+def under_way(site: Site) -> dict[str, str]:
+    return {row.name: row.target for row in site.database.moves.open()}
+
+
+def test_a_pod_is_told_to_leave_with_where_from_and_why_and_where_to() -> None:
+    site = hot_site()
+    (row,) = [row for row in site.decided() if row["outcome"] == "evicted"]
+    shard = partition_for(b"default/web", None, SHARDS)
+    assert row["migration"] == {
+        "from": "hot",
+        "why": ["cpu is used to 90.0 %"],
+        "relief": {"cpu": 3_000, "memory": 1 << 30},
+        "to": "cool",
+        "shard": shard,
+    }
+    assert "preemption" not in row
+    hot = next(node for node in site.database.nodes.values() if node.name == "hot")
+    assert row["shard"] == hot.id % SHARDS, "the owner of the node decides"
+    assert row["reason"] == "leaves hot, which is hot (cpu is used to 90.0 %); cool would take it"
+    assert (row["pod"]["name"], row["node"], row["decided_at"]) == ("web", "hot", "2023-11-14T22:23:20.000Z")
+    assert under_way(site) == {"web": "cool"}
+    same_after_a_restart(site)
+
+
+def test_a_pod_that_left_is_replaced_elsewhere_and_its_node_rests() -> None:
+    site = hot_site()
+    leave(site, "web", at_ms=HOT_MS + 1_000)
+    assert under_way(site) == {}
+    assert len(site.database.moves.moves) == 1, "the node rests"
+    same_after_a_restart(site)
+    site.tell("ADDED", owned("web-again"), at_ms=HOT_MS + 2_000)
+    assert told(site, "web-again") == [("web-again", "bound", "cool")]
+    heat(site, until_ms=HOT_MS + 290_000)
+    assert under_way(site) == {}
+    same_after_a_restart(site)
+    heat(site, until_ms=HOT_MS + 310_000)
+    same_after_a_restart(site)
+    assert not site.database.moves.moves, "one pod of a core is not enough"
+    site.tell("ADDED", owned("more", node_name="hot"), at_ms=HOT_MS + 320_000)
+    heat(site, until_ms=HOT_MS + 420_000)
+    assert under_way(site) == {"more": "cool"}
+
+
+def test_a_pod_that_did_not_leave_in_time_is_spared() -> None:
+    site = hot_site()
+    assert site.planner.scheduler.due_ms(HOT_MS) <= HOT_MS + 60_000
+    site.tell("ADDED", measure("cool", 1.0), at_ms=HOT_MS + 59_999)
+    assert told(site, "web")[-1] == ("web", "evicted", "hot")
+    site.tell("ADDED", measure("cool", 1.0), at_ms=HOT_MS + 60_000)
+    assert told(site, "web")[-1] == ("web", "spared", "hot")
+    (row,) = [row for row in site.decided() if row["outcome"] == "spared"]
+    assert row["reason"] == "it did not leave hot, which is hot, in time"
+    assert under_way(site) == {}
+    same_after_a_restart(site)
+
+
+@pytest.mark.parametrize("when", ["decided", "gone", "spared", "rested"])
+def test_the_same_is_decided_after_a_restart(when: str) -> None:
+    sites = [hot_site(), hot_site()]
+    for site, restarts in zip(sites, (True, False), strict=True):
+        for moment in ("decided", "gone", "spared", "rested"):
+            if moment == "gone":
+                leave(site, "small", at_ms=HOT_MS + 5_000)
+            elif moment == "spared":
+                site.tell("ADDED", measure("hot"), at_ms=HOT_MS + 70_000)
+            elif moment == "rested":
+                site.tell("ADDED", measure("hot"), at_ms=HOT_MS + 310_000)
+            if restarts and moment == when:
+                site.planner = site.restarted()
+            site.take([])  # a worker that has begun looks at once what is timed
+        site.tell("ADDED", measure("hot"), at_ms=HOT_MS + 320_000)
+        site.tell("ADDED", measure("cool", 1.0), at_ms=HOT_MS + 390_000)
+    assert sites[0].decided() == sites[1].decided()
+    assert [how for _, how, _ in told(sites[0], "web")[1:]] == ["evicted", "spared"] * 2
+
+
+def test_a_pod_that_is_to_leave_is_no_victim_of_preemption() -> None:
+    site = hot_site(
+        owned("web", node_name="hot", cpu=2, priority=0), pod_manifest("base", cpu=6, node_name="hot")
+    )
+    site.tell("ADDED", owned("full", node_name="cool", cpu=10, priority=50), at_ms=HOT_MS + 1)
+    site.tell("ADDED", high("urgent", cpu=4), at_ms=HOT_MS + 2)
+    assert told(site, "urgent") == [("urgent", "nominated", "hot")]
+    assert [how for _, how, _ in told(site, "web")] == ["adopted", "evicted"]
+    same_after_a_restart(site)
+    leave(site, "web", at_ms=HOT_MS + 3)
+    assert told(site, "urgent")[1:] == [("urgent", "bound", "hot")]
+
+
+def test_a_worker_that_is_late_evicts_no_pod_and_plans_again() -> None:
+    site = cluster(owned("web", node_name="hot"))
+    heat(site, until_ms=HOT_MS - STEP_MS)
+    assert [how for _, how, _ in told(site, "web")] == ["adopted", "evicted"]
+    late = cluster(owned("web", node_name="hot"))
+    for ago in range(4, 0, -1):
+        late.tell("ADDED", measure("hot"), at_ms=HOT_MS - ago * STEP_MS)
+    hot = next(row for row in late.database.nodes.values() if row.name == "hot")
+    batch = late.planner.plan_batch(late.records([("ADDED", measure("hot"), HOT_MS)]))
+    late.database.nodes[hot.id] = msgspec.structs.replace(hot, version=hot.version + 1)
+    committed = late.database.apply(batch)
+    assert isinstance(committed, Committed)
+    assert list(committed.lost_pods) == ["default/web"]
+    late.database.nodes[hot.id] = hot
+    assert told(late, "web")[1:] == [("web", "spared", "hot")]
+    assert not late.database.moves.moves
+    again = late.planner.plan_batch([], list(committed.lost_pods))
+    assert late.database.apply(again) == Committed()
+    assert told(late, "web")[2:] == [("web", "evicted", "hot")]
+    same_after_a_restart(late)
+
+
+def test_a_refusal_that_comes_when_the_pod_is_gone_changes_nothing() -> None:
+    site = cluster(owned("web", node_name="hot"))
+    heat(site)
+    site.planner.plan_batch(site.records([("DELETED", owned("web"), HOT_MS + 1)]))
+    site.planner.plan_batch([], ["default/web"])
+    assert not site.planner.scheduler.state.moves.under_way
+
+
+# --------------------------------------------------------------------------------------- several workers
+
+
+def team_of(count: int = 2) -> tuple[Team, str, list[str]]:
+    """Return two workers, a hot node of the second one, and the names of pods of either one on it."""
+    team = Team([0], [1], preempts=True)
+    hot = node_of(team, 1, "hot")
+    team.tell("ADDED", *(node_manifest(name, cpu=10, memory="64Gi") for name in (hot, node_of(team, 0))))
+    names = [keys_of(team, shard, 1, f"pod{shard}-")[0] for shard in range(count)]
+    team.tell("ADDED", *(owned(name, node_name=hot, cpu=1.2) for name in names))
+    return team, hot, names
+
+
+def test_the_owner_of_the_node_decides_on_pods_of_all_shards_and_others_follow() -> None:
+    team, hot, names = team_of()
+    for ago in range(4, -1, -1):
+        team.tell("ADDED", measure(hot, 8.9), at_ms=HOT_MS - ago * STEP_MS)
+    evicted = [row for row in team.decided() if row["outcome"] == "evicted"]
+    assert sorted(row["pod"]["name"] for row in evicted) == sorted(names)
+    ordinal = next(row.id for row in team.database.nodes.values() if row.name == hot)
+    assert {row["shard"] for row in evicted} == {ordinal % 2}
+    shards = {row["pod"]["name"]: row["migration"]["shard"] for row in evicted}
+    assert shards == {name: shard for shard, name in enumerate(names)}
+    known = [planner.scheduler.state.moves for planner in team.planners]
+    assert known[0].under_way == known[1].under_way == {f"default/{name}": hot for name in names}
+    assert {n: (r.node, r.rests_until_ms) for n, r in known[0].reliefs.items()} == {
+        n: (r.node, r.rests_until_ms) for n, r in known[1].reliefs.items()
+    }
+    team.tell("DELETED", *(owned(name) for name in names), at_ms=HOT_MS + 1_000)
+    assert known[0].under_way == known[1].under_way == {}
+    assert all(hot in each.reliefs for each in known)
+    audit(team)
+    team.tell("ADDED", measure(hot, 1.0), at_ms=HOT_MS + 301_000)
+    assert not any(each.reliefs for each in known)
+    assert not team.database.moves.moves
+
+
+def test_a_worker_that_takes_the_shard_of_a_hot_node_goes_on_with_its_moves() -> None:
+    team, hot, names = team_of()
+    for ago in range(4, -1, -1):
+        team.tell("ADDED", measure(hot, 8.9), at_ms=HOT_MS - ago * STEP_MS)
+    ordinal = next(row.id for row in team.database.nodes.values() if row.name == hot)
+    owner = ordinal % 2
+    team.give(owner, [owner])
+    team.take(team.planners[1 - owner], [owner])
+    team.rest()
+    team.tell("ADDED", measure(hot, 8.9), at_ms=HOT_MS + 60_000)
+    spared = [row for row in team.decided() if row["outcome"] == "spared"]
+    assert sorted(row["pod"]["name"] for row in spared) == sorted(names)
+    assert {row["shard"] for row in spared} == {owner}
+    team.die(1 - owner)
+    team.rest()
+    (state,) = {id(p.scheduler.state): p.scheduler.state for p in team.planners if p.owned}.values()
+    assert set(state.moves.reliefs) == {hot}
+    assert not state.moves.under_way
+    assert columns(team.planners[1 - owner])["nodes"]
