@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import orjson
 
-from domain.model.pods import POD_GROUP_LABEL
+from domain.model.pods import COLOCATION_PROFILE, POD_GROUP_LABEL
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Entry
 from tests.builders import profile_manifest, usage_manifest
+from tests.simulation.agents import METER, METERED, POLICIES, Agents
 from tests.simulation.faults import Fault, Faults
 
 _CPUS = (100, 250, 500, 1000, 2000)
@@ -41,6 +42,11 @@ _IN_GANGS = 0.3
 """The share of pods in gangs, on days that have any."""
 
 WORKLOAD = "work"
+_LENDING = (3, 6, 7, 9)
+"""The days of each twelve on which nodes lend: among them are some with each other feature, and without."""
+_BORROWS = 0.5
+"""The share of pods that take part in co-location, on days on which nodes lend."""
+_LENDS, _TWICE = 0.2, 0.3
 _TAINT = {"key": "reserved", "value": "yes", "effect": "NoSchedule"}
 
 
@@ -53,26 +59,41 @@ class Kind(NamedTuple):
     reserves: bool = False
     has_workloads: bool = False
     names_nodes: bool = False
+    lends: bool = False
 
     @classmethod
     def of(cls, seed: int, *, preempts: bool) -> Kind:
         """Return the kind of a day: every second one has gangs, and every third one bindings that fail.
 
         Of those with gangs every second one has a Workload, too. Of those with preemption every second one
-        has pods for which another scheduler names nodes. Neither draws a random number.
+        has pods for which another scheduler names nodes. On every third one nodes lend what is idle. None of
+        them draws a random number.
         """
         reserves, names_nodes = preempts and seed % 4 < 2, preempts and seed % 4 in (1, 2)
-        return cls(preempts, seed % 2 == 1, seed % 3 == 0, reserves, seed % 4 == 3, names_nodes)
+        lends = seed % 12 in _LENDING
+        return cls(preempts, seed % 2 == 1, seed % 3 == 0, reserves, seed % 4 == 3, names_nodes, lends)
 
 
 _PLAIN = Kind()
 
 
 class Scenario:
-    """Draws one record after another, of so many pods' and nodes' names, and remembers what it drew."""
+    """Draws one record after another, of so many pods' and nodes' names, and remembers what it drew.
+
+    ``now_ms`` tells the time to those that measure, and ``bound`` the uids and nodes of pods that were told
+    lately that they are bound.
+    """
 
     def __init__(
-        self, rng: random.Random, faults: Faults, *, pods: int = 41, nodes: int = 8, kind: Kind = _PLAIN
+        self,
+        rng: random.Random,
+        faults: Faults,
+        *,
+        pods: int = 41,
+        nodes: int = 8,
+        kind: Kind = _PLAIN,
+        now_ms: Callable[[], int] = lambda: 0,
+        bound: Callable[[], Iterable[tuple[str, str]]] = tuple,
     ) -> None:
         self._rng = rng
         self._kind = kind
@@ -84,11 +105,15 @@ class Scenario:
         self.pods: dict[str, dict[str, Any]] = {}
         self.sent: list[tuple[str, Entry]] = []
         self._touched: set[str] = set()
+        self._agents = Agents(rng, now_ms)
+        self._bound = bound
+        self._unmetered = list(METERED)  # pods whose use is followed to the end, and that are yet to come
 
     def opening(self) -> list[tuple[str, Entry]]:
         """Return the nodes and the PodGroups that are there from the start."""
         nodes = [self._keep(*self._node(f"node-{i}")) for i in range(self._rng.randint(1, 6))]
-        return nodes + [self._keep(*self._pod_group(name, "ADDED")) for name in self._gangs()]
+        nodes += [self._keep(*self._pod_group(name, "ADDED")) for name in self._gangs()]
+        return nodes + (self._lending() if self._kind.lends else [])
 
     def closing(self) -> list[tuple[str, Entry]]:
         """Return a node with room for every pod that can be placed at all, and what they may lack beside."""
@@ -97,13 +122,16 @@ class Scenario:
         node = self._manifest("Node", name, None, {"pods": "4000", "cpu": "4000", "memory": "4000Gi"})
         profile = self._keep(*self._profile("sim", "ADDED", "MostAllocated"))
         gangs = [self._keep(*self._pod_group(name, "MODIFIED")) for name in self._gangs()]
-        return [self._keep(NODES_TOPIC, name, self._event("ADDED", node)), profile, *gangs]
+        items = [self._keep(NODES_TOPIC, name, self._event("ADDED", node)), profile, *gangs]
+        return items + (self._lend_all(name) if self._kind.lends else [])
 
     def _gangs(self) -> Iterable[str]:
         return _GANGS if self._kind.has_gangs else ()
 
     def next(self) -> tuple[str, Entry]:
         """Return the next record."""
+        if self._kind.lends and self._rng.random() < _LENDS:
+            return self._lend()
         if self._kind.preempts and self._rng.random() < 0.03:
             return self._keep(*self._budget())
         if self._kind.has_gangs and self._rng.random() < 0.03:
@@ -256,6 +284,8 @@ class Scenario:
         }
         if self._kind.names_nodes and "nodeName" in spec and app != "spread":
             self._leave(pod)
+        if self._kind.lends and self._rng.random() < _BORROWS:
+            self._borrow(spec)
         self.pods[name] = pod
         return PODS_TOPIC, f"sim/{name}", self._event("ADDED", pod)
 
@@ -360,8 +390,7 @@ class Scenario:
         elif draw < 0.6:
             pod["spec"]["nodeName"] = f"node-{self._rng.randint(0, self._nodes_max)}"
         elif draw < 0.8:
-            requests = pod["spec"]["containers"][0]["resources"]["requests"]
-            requests["cpu"] = f"{self._rng.choice((*_CPUS, 8000))}m"
+            _resize(pod["spec"]["containers"][0]["resources"], self._rng.choice((*_CPUS, 8000)))
         elif may_leave:
             self._leave(pod)
         else:
@@ -376,6 +405,98 @@ class Scenario:
             ended = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
             pod["status"]["conditions"] = [ended]
 
+    # -------------------------------------------------------------------------------------- co-location
+
+    def _lending(self) -> list[tuple[str, Entry]]:
+        """Return the policies of the beginning, the node whose pods' use is followed, and its measurement."""
+        items = [self._config_of(self._agents.policy("all", self._next_version()), "ADDED")]
+        self._version += 1
+        node = self._manifest("Node", METER, None, {"cpu": "4", "memory": "8Gi", "pods": "20"})
+        items.append(self._keep(NODES_TOPIC, METER, self._event("ADDED", node)))
+        return [*items, self._report(METER, ())]
+
+    def _lend_all(self, name: str) -> list[tuple[str, Entry]]:
+        """Let a node lend all that it has, to the end of the day."""
+        gone = [self._agents.policy(each, self._next_version()) for each in POLICIES]
+        last = self._agents.policy("all", self._next_version(), lasts=True)
+        items = [*(self._config_of(each, "DELETED") for each in gone), self._config_of(last, "MODIFIED")]
+        return [*items, self._report(name, (), idle=True), *self._meter_all()]
+
+    def _meter_all(self) -> list[tuple[str, Entry]]:
+        """Let the rest of the pods come whose use is followed."""
+        return [self._meter() for _ in range(len(self._unmetered))]
+
+    def last_reports(self) -> list[tuple[str, Entry]]:
+        """Return the last report of the pods whose use is followed, when all of them are known; it repeats."""
+        if not self._kind.lends:
+            return []
+        report = self._report(METER, METERED, idle=True)
+        return [report, report]
+
+    def _lend(self) -> tuple[str, Entry]:
+        """Measure a node, let a policy come, change or go, or say what an agent did."""
+        draw = self._rng.random()
+        if draw < 0.12:
+            name, kind = self._rng.choice(POLICIES), self._rng.choice(("ADDED", "MODIFIED", "DELETED"))
+            return self._config_of(self._agents.policy(name, self._next_version()), kind)
+        if draw < 0.2 and self._unmetered:
+            return self._meter()
+        if draw < 0.45:
+            known = [uid for uid in METERED if uid not in self._unmetered]
+            return self._report(METER, known)
+        name = f"node-{self._rng.randint(0, self._nodes_max)}"
+        if draw < 0.55:
+            return self._keep(USAGE_TOPIC, name, self._agents.action(name, self._next_version()))
+        return self._report(name, [uid for uid, node in self._bound() if node == name])
+
+    def _report(self, node: str, uids: Iterable[str], *, idle: bool = False) -> tuple[str, Entry]:
+        """Measure a node, and what its pods have used; a report may come late, or be one that came before."""
+        said = [item for item in self.sent if item[0] == USAGE_TOPIC and item[1].key == node.encode()]
+        if said and not idle and self._rng.random() < _TWICE:
+            self._faults.counts[Fault.DUPLICATE] += 1
+            return self._rng.choice(said)
+        return self._keep(USAGE_TOPIC, node, self._agents.report(node, uids, self._next_version(), idle=idle))
+
+    def _meter(self) -> tuple[str, Entry]:
+        """Let a pod come whose use is followed: it runs to the end of the day."""
+        uid = self._unmetered.pop(0)
+        pod = self._agents.metered(uid, METER, self._next_version())
+        meta = pod["metadata"]
+        return self._keep(PODS_TOPIC, f"{meta['namespace']}/{meta['name']}", self._event("ADDED", pod))
+
+    def _borrow(self, spec: dict[str, Any]) -> None:
+        """Let a pod take part in co-location, by the profile, as a high, a mid or a low one."""
+        spec["schedulerName"] = COLOCATION_PROFILE
+        resources = spec["containers"][0]["resources"]
+        draw = self._rng.random()
+        if draw < 0.6:
+            resources.clear()
+        elif draw < 0.9:
+            resources["limits"] = {"cpu": "2", "memory": "128Mi"}
+        else:
+            resources["limits"] = dict(resources["requests"])
+
+    def end_on_node(self) -> list[tuple[str, Entry]]:
+        """End a low pod by its node's agent, which says so in an action and, of the pod, that it failed."""
+        pods = {pod["metadata"]["uid"]: name for name, pod in self.pods.items() if _is_low(pod)}
+        found = [(pods[uid], uid, node) for uid, node in self._bound() if uid in pods]
+        if not found:
+            return []
+        name, uid, node = self._rng.choice(found)
+        del self.pods[name]
+        action = self._agents.action(node, self._next_version(), ended=(name, uid))
+        gone = orjson.dumps(self._agents.ended(name, uid, node))
+        items = [(USAGE_TOPIC, node, action), (PODS_TOPIC, f"sim/{name}", gone)]
+        self._rng.shuffle(items)
+        return [self._keep(*item) for item in items]
+
+    def _config_of(self, policy: dict[str, Any], kind: str) -> tuple[str, Entry]:
+        return self._keep(CONFIG_TOPIC, f"CoLocationPolicy/{policy['metadata']['name']}", self._event(kind, policy))
+
+    def _next_version(self) -> int:
+        self._version += 1
+        return self._version
+
     def _broken(self) -> tuple[str, Entry]:
         """Return a record that must become exactly one dead letter."""
         self._version += 1
@@ -385,3 +506,14 @@ class Scenario:
         pod = {"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": {"containers": [bad_request]}}
         value = self._rng.choice((b"{", b"[]", b"\xff\x00", self._event("ADDED", pod)))
         return PODS_TOPIC, Entry(key, value)
+
+
+def _is_low(pod: dict[str, Any]) -> bool:
+    return not pod["spec"]["containers"][0]["resources"] and pod["status"]["phase"] == "Pending"
+
+
+def _resize(resources: dict[str, Any], cpu_milli: int) -> None:
+    """Let a container request another amount of cpu, within its limit; one that requests nothing goes on so."""
+    for name in resources:
+        is_mid = name == "limits" and resources["limits"] != resources["requests"]
+        resources[name] = {**resources[name], "cpu": f"{cpu_milli * (1 + is_mid)}m"}
