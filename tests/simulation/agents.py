@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import orjson
 
 from domain.model.timestamps import format_ms
-from tests.builders import Json, action_manifest, usage_manifest
+from tests.builders import Json, action_manifest, node_manifest, usage_manifest
 
 METER = "node-meter"
-"""A node that is there all day. The use of the pods in ``METERED`` is followed there to the end of the day."""
+"""A node that is there all day. The use of the pods in ``METERED`` is followed there to the end."""
 
 METERED = ("metered-high", "metered-mid", "metered-low")
 """Uids and namespaces of these pods; each has one of the qualities."""
@@ -21,11 +20,14 @@ POLICIES = ("all", "also", "zone-a", "zone-b")
 """Names of policies: two of all nodes, of which the first holds, and two of a zone."""
 
 _BEGAN_MS = 1_700_000_000_000
-_LATE_MS = (0, 0, 0, 0, 300, 2_000, 8_000, 40_000, 100_000)
+_LATE_MS = (0, 0, 0, 0, 0, 0, 300, 2_000, 8_000, 100_000)
 """How long before its place in the log a measurement was made."""
 
 _RESOURCES: dict[str, Json] = {
-    "metered-high": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "100m", "memory": "64Mi"}},
+    "metered-high": {
+        "requests": {"cpu": "100m", "memory": "64Mi"},
+        "limits": {"cpu": "100m", "memory": "64Mi"},
+    },
     "metered-mid": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"cpu": "1", "memory": "128Mi"}},
     "metered-low": {},
 }
@@ -52,8 +54,8 @@ class Agents:
         """Return a policy. With ``lasts`` what was measured is believed for an hour."""
         rng = self._rng
         view: Json = {
-            "settle": rng.choice(("0s", "1s", "3s", "60s")),
-            "maxAge": rng.choice(("1s", "3s", "10s", "90s")),
+            "settle": rng.choice(("0s", "1s", "3s", "60s", "60s")),
+            "maxAge": rng.choice(("3s", "10s", "30s", "90s")),
             "lowForm": rng.choice(("usage", "usage", "request")),
             "midForm": rng.choice(("usage", "usage", "request")),
             "margin": {"cpu": rng.choice(("0%", "10%", "300m")), "memory": "5%"},
@@ -64,7 +66,10 @@ class Agents:
             view["reserved"] = {"cpu": "200m", "memory": "100Mi"}
         spec: Json = {"view": view}
         if name in POLICIES[:2]:
-            spec["estimate"] = {"cpu": rng.choice(("200m", "400m", "1")), "memory": rng.choice(("64Mi", "1Gi"))}
+            spec["estimate"] = {
+                "cpu": rng.choice(("200m", "400m", "1")),
+                "memory": rng.choice(("64Mi", "1Gi")),
+            }
         else:
             spec["nodeSelector"] = {"zone": name[-1]}
         if lasts:
@@ -74,11 +79,8 @@ class Agents:
 
     def report(self, node: str, uids: Iterable[str], version: int, *, idle: bool = False) -> bytes:
         """Return a measurement of a node by quality, with the counters of these pods."""
-        rng, at_ms = self._rng, self._now_ms()
-        if not idle and node != METER:
-            at_ms -= rng.choice(_LATE_MS)
-        elif not idle:
-            at_ms -= rng.choice(_LATE_MS[:6])
+        rng = self._rng
+        at_ms = self._now_ms() - (0 if idle else rng.choice(_LATE_MS))
         use = {
             quality: {"cpu": f"{0 if idle else rng.choice(amounts)}m", "memory": "64Mi"}
             for quality, amounts in (
@@ -116,15 +118,20 @@ class Agents:
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": status}
         return {"type": "MODIFIED", "at": format_ms(self._now_ms()), "object": pod}
 
-    def metered(self, uid: str, node: str, version: int) -> Json:
-        """Return a pod that runs on a node, and whose use is followed."""
+    def meter(self, version: int) -> Json:
+        """Return the node on which the use of pods is followed."""
+        labels = {"kubernetes.io/hostname": METER}
+        return node_manifest(METER, cpu=4, memory="8Gi", pods=20, labels=labels, resource_version=version)
+
+    def metered(self, uid: str, version: int) -> Json:
+        """Return a pod that runs on ``METER``, and whose use is followed."""
         meta = {"name": uid, "namespace": uid, "uid": uid, "resourceVersion": str(version), "labels": {}}
         container = {"name": "c", "resources": _RESOURCES[uid]}
         return {
             "kind": "Pod",
             "apiVersion": "v1",
             "metadata": meta,
-            "spec": {"containers": [container], "nodeName": node},
+            "spec": {"containers": [container], "nodeName": METER},
             "status": {"phase": "Running"},
         }
 

@@ -80,7 +80,7 @@ class Node:
 
 
 class Measurement(NamedTuple):
-    """What was used on a node by quality at a moment, and the counters of pods by uid, as they were written."""
+    """What was used on a node by quality at a moment, and the counters of pods by uid, as written."""
 
     node: str
     at_ms: int
@@ -364,7 +364,7 @@ class Events:
             self._end_versions[uid] = sys.maxsize
 
     def _fold_evicted(self, key: str, uid: str) -> None:
-        """Take the word of an agent that it ended a pod; it knows no version, and knows the pod by its uid."""
+        """Take the word of an agent that it ended a pod, which it knows by its uid, without a version."""
         known = self.alive.get(key)
         if known is not None and known.uid != uid and uid not in self._uids:
             self._end(known, known.version)  # the log lost its end, and the beginning of this one

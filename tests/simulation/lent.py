@@ -56,11 +56,12 @@ class Lent:
         self._ends.append((batch, len(self._events.measured), len(self._events.policies)))
 
     def known(self, batch: int | None, now_ms: int) -> Known:
-        """Return what is known to a worker that knew the batches of the shard of usage up to one, None: all."""
+        """Return what a worker knew that knew the shard of usage up to a batch, None: all of it."""
         if batch is None:
             return Known(len(self._events.measured), len(self._events.policies), now_ms)
-        found = [counts for number, *counts in self._ends if number <= batch]
-        return Known(*(found[-1] if found else (0, 0)), now_ms)
+        found = [(measured, policies) for number, measured, policies in self._ends if number <= batch]
+        measured_count, policies_count = found[-1] if found else (0, 0)
+        return Known(measured_count, policies_count, now_ms)
 
     def since_ms(self, uid: str, node: str) -> int | None:
         """Return since when a pod counts on a node, None where it does not."""
@@ -163,7 +164,7 @@ def used_amounts(events: Events, lent: Lent) -> dict[str, tuple[Sequence[int], S
 
 
 def expected(rule: Mapping[str, Any], pod: Pod, resource: str) -> int:
-    """Return what a pod is expected to use: its limit, else its request and a half (or quarter), else a default."""
+    """Return what a pod is expected to use: its limit, else 1.5 requests (memory: 1.25), else a default."""
     if resource in pod.limits:
         return pod.limits[resource]
     if resource in pod.requests:

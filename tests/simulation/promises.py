@@ -98,7 +98,8 @@ class Promises:
             told = Promise(decision["id"], node, pod, frozenset(decision["preemption"]["victims"]))
             is_reserved = self._reserves and not told.victims  # it waits for who leaves by himself
             is_low = pod.borrows and pod.quality == "low"  # no eviction makes what is idle more
-            may = (pod.may_preempt and not is_low or is_reserved) and pod.profile in PREEMPTING and not pod.node
+            may = (pod.may_preempt and not is_low) or is_reserved
+            may = may and pod.profile in PREEMPTING and not pod.node
             self._require(may, Invariant.WRONG_NOMINATION, f"{who}: {pod}")
             if beside is not None and not is_reserved:
                 self._judge_victims(told, *beside, who)

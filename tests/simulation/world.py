@@ -267,7 +267,7 @@ class World:
             item = (failed and scenario.fail_binding(self._bound())) or scenario.next()
             ends = self.kind.lends and self.rng.random() < _ENDED
             await self.may_produce.wait()
-            for topic, entry in [item, *(scenario.end_on_node() if ends else ())]:
+            for topic, entry in [item, *(scenario.lending.end_on_node() if ends else ())]:
                 await writer.append(topic, [entry])
             draw = self.rng.random()
             if draw < 0.3:
@@ -331,7 +331,7 @@ class World:
         await self._wait(QUIET_SECONDS, lambda: self.auditor.behind() or self._trailing())
         if self.kind.lends:  # the use of pods counts once they are known
             writer = await self.log.writer()
-            for topic, entry in self._scenario.last_reports():
+            for topic, entry in self._scenario.lending.last_reports():
                 await writer.append(topic, [entry])
             await self._wait(QUIET_SECONDS, lambda: self.auditor.behind() or self._trailing())
         for process in self.running.values():
