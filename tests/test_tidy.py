@@ -35,7 +35,7 @@ LARGE = {
     "domain/plugins/registry.py:ProfilePlan": (9, 22),
     "domain/queue/gangs.py:Gangs": (13, 14),
     "domain/queue/groups.py:Gang": (14, 13),
-    "domain/queue/queue.py:Queue": (39, 17),
+    "domain/queue/queue.py:Queue": (41, 17),
     "domain/queue/waking.py:Waking": (22, 13),
     "domain/engine/budgets.py:Budgets": (12, 17),
     "domain/state/cluster.py:ClusterState": (21, 18),

@@ -302,6 +302,7 @@ class Scheduler:
         run_lane(run, Budget(cycle_work_max, cycle_pods_max), is_low=False)
         if run.preempting is not None and self._reserving.is_due(self.queue, passed_ms):
             self._reserving.look(self.queue, run, run.preempting, passed_ms)
+            self.queue.note_nominated()
         self.work = cycle_work_max - run.work_left
         run_lane(run, Budget(cycle_work_low_max, cycle_pods_low_max), is_low=True)
         self.work += cycle_work_low_max - run.work_left

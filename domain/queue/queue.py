@@ -392,16 +392,25 @@ class Queue:
 
     def begin_cycle(self) -> None:
         """Bring the lines that changed to their places, and have fresh pods wake their parked groups."""
-        for group in self.gangs.look_at_changed():
-            self._newly_held.pop(group.key, None)
-            if group.held_by:  # it is to be told why, though no pod of it may be fresh
-                self._newly_held[group.key] = None
+        self._look_at_gangs()
         lines = self.lines.placed | self._changed
         for group in {line.group: None for line in lines if line.fresh and line.group.parked}:
             if self._is_outdated(group):
                 self._activate(group)
         self.lines.place_changed()
         self.lines.placed.clear()
+
+    def note_nominated(self) -> None:
+        """Bring the lines that changed between two lanes to their places: nominated pods have no turn."""
+        self._look_at_gangs()
+        self.lines.place_changed()
+
+    def _look_at_gangs(self) -> None:
+        """Hold the pods of gangs that changed, or let them have their turn."""
+        for group in self.gangs.look_at_changed():
+            self._newly_held.pop(group.key, None)
+            if group.held_by:  # it is to be told why, though no pod of it may be fresh
+                self._newly_held[group.key] = None
 
     def _is_outdated(self, group: WaitingGroup, *, is_over: bool = False) -> bool:
         """Say whether a fresh pod of a parked group has to be tried, not told what the last one was told.

@@ -309,8 +309,10 @@ class ClusterState:
         if isinstance(change, NodeMeasured):
             if billed.lines or billed.unbilled:
                 change = msgspec.structs.replace(change, bill=billed.lines, unbilled=billed.unbilled)
-            settling.measure_node(self._occupancy, self.config.policies, change.name, newer=change.newer)
-            if event.usage.quality is not msgspec.UNSET:
+            is_by_quality = event.usage.quality is not msgspec.UNSET
+            newer = change.newer or is_by_quality
+            settling.measure_node(self._occupancy, self.config.policies, change.name, newer=newer)
+            if is_by_quality:
                 self.lending.measure(change.name)
         return (change,)
 

@@ -2,7 +2,9 @@
 
 A pod that was bound a second ago has hardly started, so a measurement does not know it yet. It counts by what
 it is expected to use until the first measurement made ``settle_seconds`` or more after its placement. When
-each pod was placed is in the ledger, so which pods are covered is the same after a restart.
+each pod was placed is in the ledger, so which pods are covered is the same after a restart. Where a node is
+measured by quality, only such a measurement covers pods, as long as it may be believed: what is lent follows
+from it, and a sample in percent that came since does not change that.
 Source: scheduler-plugins, Trimaran, which counts pods of the last 60 seconds before a measurement likewise.
 """
 
@@ -10,18 +12,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from domain.model.limits import usage_ahead_seconds_max
 from domain.state.occupancy import Occupancy
 from domain.state.policies import Policies
 
 
 def measure_node(of: Occupancy, policies: Policies, node: str, *, newer: bool) -> None:
-    """Stamp the row of a node that was measured. The latest measurement covers the pods that settled."""
+    """Stamp the row of a node that was measured. The latest measurement covers the pods that settled.
+
+    ``newer``: it may be the latest one, of all or by quality. One by quality that comes late may cover fewer
+    pods than samples did that came before.
+    """
     entry, row = of.nodes.get(node), of.table.rows.get(node)
     if newer:
-        until_ms = of.usage.covered_ms[node] = _covered_ms(of, policies, node)
+        until_ms = _covered_ms(of, policies, node)
+        before_ms, of.usage.covered_ms[node] = of.usage.covered_ms.get(node, until_ms), until_ms
         if entry is not None:
             if entry.recent is None:
                 entry.recent = set(entry.pods)
+            elif until_ms < before_ms:
+                entry.recent = set(entry.pods)
+                of.sums.count_recent_anew(of.nodes, (node,))
             of.sums.cover_pods(row, entry, until_ms)
     if row is not None:
         of.table.touch_usage(row)
@@ -61,7 +72,15 @@ def follow_policies(of: Occupancy, policies: Policies) -> None:
 
 
 def _covered_ms(of: Occupancy, policies: Policies, node: str) -> int:
-    """Return the log time of placement up to which the latest measurement of a node covers pods."""
+    """Return the log time of placement up to which the latest measurement of a node covers pods.
+
+    The clock of a measurement may be ahead of the log's, by which the latest one by quality grows old.
+    """
     entry = of.nodes.get(node)
     labels = {} if entry is None or entry.spec is None else entry.spec.labels
-    return of.usage.windows[node].at_ms - policies.of(labels).policy.view.settle_seconds * 1_000
+    rule, at_ms = policies.of(labels).policy.view, of.usage.windows[node].at_ms
+    if (known := of.usage.qualities.get(node)) is not None:
+        believed_seconds = rule.age_seconds_max + usage_ahead_seconds_max
+        if at_ms <= known.at_ms + believed_seconds * 1_000:
+            at_ms = known.at_ms
+    return at_ms - rule.settle_seconds * 1_000

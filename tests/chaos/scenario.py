@@ -55,7 +55,7 @@ class Everything(Scenario):
         self._version += 1
         meta = {"name": gang, "namespace": "sim", "resourceVersion": str(self._version)}
         made = {"apiVersion": _API, "kind": "PodGroup", "metadata": meta, "spec": {"minMember": GANGS[gang]}}
-        return self._keep(CONFIG_TOPIC, f"PodGroup/sim/{gang}", self._event("ADDED", made))
+        return self.keep(CONFIG_TOPIC, f"PodGroup/sim/{gang}", self.event("ADDED", made))
 
     def _member(self, gang: str) -> Item:
         """Return a new pod of a gang, maybe in place of another one of its name."""
@@ -72,7 +72,7 @@ class Everything(Scenario):
             "spec": {"containers": [{"name": "c", "resources": {"requests": requests}}], "priority": 5},
             "status": {"phase": "Pending"},
         }
-        return self._keep(PODS_TOPIC, f"sim/{name}", self._event("ADDED", self.pods[name]))
+        return self.keep(PODS_TOPIC, f"sim/{name}", self.event("ADDED", self.pods[name]))
 
     def _failed(self) -> Item | None:
         """Return that a pod could not be bound to the node that was chosen for it."""
@@ -89,4 +89,4 @@ class Everything(Scenario):
         pod["metadata"]["resourceVersion"] = str(self._version)
         self.pods[name] = orjson.loads(orjson.dumps(pod))
         pod["spec"]["nodeName"] = node
-        return self._keep(PODS_TOPIC, f"sim/{name}", self._event(BIND_FAILED, pod))
+        return self.keep(PODS_TOPIC, f"sim/{name}", self.event(BIND_FAILED, pod))

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from typing import Any
 
+import orjson
+
 from domain.manifests.profile import profile_to_spec
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.state.cluster import ClusterState
@@ -25,6 +27,7 @@ from services.ports.log import (
 from services.ports.outbox import Stream
 from tests.simulation.facts import Events
 from tests.simulation.invariants import Findings, Invariant
+from tests.simulation.lent import RESOURCES, used_amounts
 from tests.simulation.outside import Outside, consumed
 from tests.simulation.scenario import WATCHED
 from tests.simulation.servers import SimulatedDatabase, SimulatedLog
@@ -56,6 +59,7 @@ class Auditor:
         self.conflicts = 0  # claims that were not granted
         self.gangs = 0  # placed, each as often as a transaction placed pods of it
         self.workloads = 0  # of these, gangs of Workloads
+        self.lent = 0  # pods that borrow, as often as they were placed
         self.reserves = False  # nodes for pods that wait for long
         self._lost_by: dict[object, Set[int]] = {}  # nodes that the last batch of each worker lost
         self._commits_by: Counter[object] = Counter()
@@ -187,7 +191,13 @@ class Auditor:
 
     def judge(self) -> None:
         """Check what must hold when all records are worked off."""
-        events = Events(len(self._database.shards))
+        letters = {
+            (letter.topic, letter.partition, letter.offset, orjson.loads(letter.raw)["id"])
+            for rows in self._database.dead_letters.values()
+            for letter in rows
+            if letter.topic == USAGE_TOPIC
+        }
+        events = Events(len(self._database.shards), letters)
         outside = Outside(events, self.findings, self.shard_counts, reserves=self.reserves)
         for shard in sorted(self._database.decisions):
             records = self._log.records(TopicPartition(DECISIONS_TOPIC, shard))
@@ -198,12 +208,15 @@ class Auditor:
         # A late append repeats what the present relay published, and that one repeats what was new in it.
         self.require(outside.runs_again <= 2 * self.late_publishers, Invariant.PUBLISHED_TWICE, again)
         self.gangs, self.workloads = outside.gangs_count, outside.workloads_count
+        self.lent = outside.lent.pods_count
         outside.judge_nodes()
         outside.judge_end()
         self._check_placements(outside)
         self._check_dead_letters(events)
         self._check_profiles(events)
         self._check_usage(events)
+        self._check_actions(events)
+        self._check_bill(outside)
 
     def _check_topic(self, shard: int, published: list[bytes]) -> None:
         """The topic holds exactly the ledger's decisions, byte by byte."""
@@ -305,6 +318,24 @@ class Auditor:
                 kept = dict(zip(samples, series.percent, strict=True)), series.peaks
             wanted = _window(events.usage.get(node, []))
             self.require(kept == wanted, Invariant.LOST_USAGE, f"{node}: {kept}, not {wanted}")
+
+    def _check_actions(self, events: Events) -> None:
+        """What agents did is stored as often as it was said."""
+        rows = [row.action for row in self._database.measured.actions]
+        kept = Counter((each.node, each.at_ms, each.reason) for each in rows)
+        differ = sorted((kept - events.actions) + (events.actions - kept))
+        self.require(not differ, Invariant.LOST_ACTION, f"missing or too many: {differ}")
+
+    def _check_bill(self, outside: Outside) -> None:
+        """Each pod whose use is followed is billed all of it; the others at most what they used."""
+        billed = Counter[tuple[str, str]]()
+        for line in self._database.measured.bill.values():
+            billed[line.namespace, line.resource] += line.amount
+        for namespace, (least, most) in used_amounts(outside.events, outside.lent).items():
+            for resource, low, high in zip(RESOURCES, least, most, strict=True):
+                found = billed[namespace, resource]
+                what = f"{namespace}: {found} of {resource}, and {low} to {high} was used"
+                self.require(low <= found <= high, Invariant.WRONG_BILL, what)
 
     def judge_followed(self, name: str, state: ClusterState, unsaid: int) -> None:
         """What a worker knows of the cluster when all is quiet is what the ledger holds.

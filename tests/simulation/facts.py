@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -15,6 +16,9 @@ from services.codec.partition import partition_for
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, TICKS_TOPIC, USAGE_TOPIC, Record
 
 Json = dict[str, Any]
+Letter = tuple[str, int, int, str]
+"""A dead letter: topic, partition and offset of its record, and the id of the event in it."""
+
 _UNITS = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _AHEAD_MS_MAX = 60_000
 _UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
@@ -36,6 +40,7 @@ class Pod:
     key: str
     version: int
     requests: Mapping[str, int]
+    limits: Mapping[str, int]
     ports: frozenset[int]
     selector: Mapping[str, str]
     tolerations: tuple[Json, ...]
@@ -51,6 +56,18 @@ class Pod:
     named_node: str  # by another scheduler, which ended pods there for it
     leaves: bool  # another scheduler ended it for another pod
 
+    @property
+    def quality(self) -> str:
+        """What the pod was promised: see docs/colocation.md."""
+        if not self.requests and not self.limits:
+            return "low"
+        return "high" if self.requests == self.limits else "mid"
+
+    @property
+    def borrows(self) -> bool:
+        """Whether the pod goes where what is idle suffices."""
+        return self.profile == "colocation" and self.quality != "high"
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
@@ -62,11 +79,29 @@ class Node:
     taints: tuple[Json, ...] = ()
 
 
+class Measurement(NamedTuple):
+    """What was used on a node by quality at a moment, and the counters of pods by uid, as written."""
+
+    node: str
+    at_ms: int
+    use: Json
+    pods: Json
+
+
+def moment_ms(text: str) -> int:
+    """Return a moment in milliseconds."""
+    return round(datetime.datetime.fromisoformat(text).timestamp() * 1000)
+
+
 def read_pod(manifest: Json) -> Pod:
     """Return what a pod's manifest says."""
     meta, spec = manifest["metadata"], manifest["spec"]
     container = spec["containers"][0]
-    requests = {name: amount(name, text) for name, text in container["resources"]["requests"].items()}
+    resources = container["resources"]
+    requests, limits = (
+        {name: amount(name, text) for name, text in resources.get(which, {}).items()}
+        for which in ("requests", "limits")
+    )
     terms = spec.get("affinity", {}).get("podAntiAffinity", {})
     ended = [each["reason"] for each in manifest["status"].get("conditions", ())]
     return Pod(
@@ -74,6 +109,7 @@ def read_pod(manifest: Json) -> Pod:
         key=f"{meta['namespace']}/{meta['name']}",
         version=int(meta["resourceVersion"]),
         requests=requests,
+        limits=limits,
         ports=frozenset(port["hostPort"] for port in container.get("ports", ())),
         selector=spec.get("nodeSelector", {}),
         tolerations=tuple(spec.get("tolerations", ())),
@@ -195,6 +231,8 @@ def _has(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
 class Events:
     """The fold of all events, in the order in which the log took them.
 
+    ``shards_count`` is the most shards that there ever were, and ``letters`` are the dead letters.
+
     Attributes
     ----------
     said : dict
@@ -214,10 +252,19 @@ class Events:
         group of a Workload is WORKLOAD:GROUP.
     failed : set
         Uid and node of pods that could not be bound there.
+    actions : Counter
+        Node, moment and reason of what agents did -> how often it was said.
+    measured : list of Measurement
+        What was measured by quality, in the order of the log.
+    refused : list of str
+        Nodes of measurements that became dead letters, as the node's capacity was not known to the worker.
+    policies : list
+        Name and spec of each policy whenever it came, changed or went (None).
     """
 
-    def __init__(self, shards_count: int = 1) -> None:
+    def __init__(self, shards_count: int = 1, letters: Collection[Letter] = ()) -> None:
         self._shards_count = shards_count  # there were never more
+        self._letters = letters
         self.said: dict[tuple[str, int], Pod] = {}
         self.alive: dict[str, Pod] = {}
         self.ended: set[str] = set()
@@ -228,6 +275,11 @@ class Events:
         self.usage: dict[str, list[tuple[int, float]]] = {}
         self.gangs: dict[str, list[tuple[int, int | None]]] = {}
         self.failed: set[tuple[str, str]] = set()
+        self.actions: Counter[tuple[str, int, str]] = Counter()
+        self.measured: list[Measurement] = []
+        self.refused: list[str] = []
+        self.policies: list[tuple[str, Json | None]] = []
+        self._policy_versions: dict[str, int] = {}
         self._pod_versions: dict[str, int] = {}  # key -> the newest version that counted
         self._node_versions: dict[str, int] = {}
         self._workload_versions: dict[str, int] = {}
@@ -250,7 +302,9 @@ class Events:
             if gang := gang_of(thing):
                 of_gang = f"{thing['metadata']['namespace']}/{gang}".encode()
                 homes |= {partition_for(of_gang, None, count + 1) for count in range(self._shards_count)}
-            if "spec" in thing:
+            if "resourceVersion" not in thing["metadata"] and kind == "MODIFIED":
+                self._fold_evicted((record.key or b"").decode(), thing["metadata"]["uid"])
+            elif "spec" in thing:
                 pod = read_pod(thing)
                 if kind == "BIND_FAILED":
                     self.failed.add((pod.uid, pod.node))
@@ -261,7 +315,9 @@ class Events:
         elif record.topic == NODES_TOPIC:
             self._fold_node(kind, thing, version)
         elif record.topic == USAGE_TOPIC:
-            self._fold_usage(record, event.get("at"), thing)
+            self._fold_usage(record, event, thing)
+        elif record.topic == CONFIG_TOPIC and thing["kind"] == "CoLocationPolicy":
+            self._fold_policy(kind, thing, version)
         elif record.topic == CONFIG_TOPIC and thing["kind"] == "PodGroup":
             states = self.gangs.setdefault(thing["metadata"]["name"], [])
             known = states[-1][0] if states else 0
@@ -307,6 +363,13 @@ class Events:
             self.ended.add(uid)
             self._end_versions[uid] = sys.maxsize
 
+    def _fold_evicted(self, key: str, uid: str) -> None:
+        """Take the word of an agent that it ended a pod, which it knows by its uid, without a version."""
+        known = self.alive.get(key)
+        if known is not None and known.uid != uid and uid not in self._uids:
+            self._end(known, known.version)  # the log lost its end, and the beginning of this one
+        self._fold_ended(key, uid)
+
     def _fold_pod(self, kind: str, pod: Pod) -> None:
         # Who is read for the first time, and late: the log lost what came before, and a name says nothing.
         is_new = pod.uid not in self._uids and pod.key not in self.alive
@@ -346,15 +409,33 @@ class Events:
             self.ended.add(pod.uid)
             self._end_versions[pod.uid] = pod.version
 
-    def _fold_usage(self, record: Record, at: str | None, usage: Json) -> None:
-        at_ms = record.timestamp_ms
-        if at is not None:
-            at_ms = round(datetime.datetime.fromisoformat(at).timestamp() * 1000)
+    def _fold_usage(self, record: Record, event: Json, said: Json) -> None:
+        at_ms = moment_ms(event["at"]) if "at" in event else record.timestamp_ms
         if at_ms > record.timestamp_ms + _AHEAD_MS_MAX:
             self.broken.append((record.topic, record.partition, record.offset))
             return
-        sample = at_ms, float(usage["percent"]["cpu"])
-        self.usage.setdefault(usage["metadata"]["name"], []).append(sample)
+        node = said["metadata"]["name"]
+        if said["kind"] == "NodeAction":
+            self.actions[node, at_ms, said["reason"]] += 1
+            return
+        at = record.topic, record.partition, record.offset
+        if "percent" not in said and (*at, event["id"]) in self._letters:
+            self.broken.append(at)
+            self.refused.append(node)
+            return
+        if "percent" in said:
+            self.usage.setdefault(node, []).append((at_ms, float(said["percent"]["cpu"])))
+        if "quality" in said:
+            self.measured.append(Measurement(node, at_ms, said["quality"], said.get("pods", {})))
+
+    def _fold_policy(self, kind: str, policy: Json, version: int) -> None:
+        name = policy["metadata"]["name"]
+        known = self._policy_versions.get(name)
+        if version < (known or 0) or (kind == "DELETED" and known is None):
+            return
+        if kind == "DELETED" or version > (known or 0):
+            self._policy_versions[name] = version
+            self.policies.append((name, None if kind == "DELETED" else policy["spec"]))
 
     def _fold_node(self, kind: str, manifest: Json, version: int) -> None:
         name = manifest["metadata"]["name"]

@@ -6,7 +6,7 @@ It is folded here by its own rules from bytes alone. Neither the ledger nor the 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import orjson
@@ -14,8 +14,9 @@ import orjson
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.codec.partition import partition_for
 from services.ports.log import Record
-from tests.simulation.facts import Events, Node, Pod, why_not, why_not_beside
+from tests.simulation.facts import Events, Node, Pod, moment_ms, why_not, why_not_beside
 from tests.simulation.invariants import Findings, Invariant
+from tests.simulation.lent import Known, Lent
 from tests.simulation.promises import Promises
 from tests.simulation.tape import Commit
 
@@ -104,6 +105,9 @@ class Outside:
         self.promises = Promises(findings, reserves=reserves)
         self.gangs_count = 0  # of transactions, each of which placed pods of a gang
         self.workloads_count = 0  # of those of Workloads
+        self.lent = Lent(events)
+        self._known = Known(0, 0, 0)  # to the worker of the present transaction, of what is lent
+        self._first: set[str] | None = None  # uids of pods that were placed when it began to bind
         self._shard_counts = shard_counts
         self.lives: dict[str, Life] = {}
         self.decisions: dict[int, list[bytes]] = {}  # of each shard, each once, without when it was recorded
@@ -116,6 +120,7 @@ class Outside:
         self._knows_order = True
         self._commit = Commit((), ())
         self._undone: list[tuple[Commit, dict[str, Node], Placed]] = []  # what facts were before each commit
+        self._appeared: dict[str, tuple[int, int]] = {}  # node -> the transaction that brought it
         self._order = 0  # counts decisions as they were committed; one number where their order is not known
 
     def read(self, shard: int, records: Iterable[Record]) -> None:
@@ -139,8 +144,13 @@ class Outside:
         for commit in commits:
             self._commit, self._knows_order = commit, commit.is_ordered
             self._order += 1
+            known = {name for name, at in self._appeared.items() if commit.knows(*at)}
             for record in commit.records:
                 self.events.fold(record)
+            self._judge_refused(known)
+            if 0 in commit.own:
+                self.lent.end_batch(commit.number[1])
+            self._known, self._first = self.lent.known(commit.usage_batch, commit.log_time_ms), None
             for at in commit.decided:
                 if (told := self._told.pop(at, None)) is not None:
                     self._live(told)
@@ -151,6 +161,17 @@ class Outside:
         self._knows_order = False
         for told in self._told.values():  # that no transaction decided
             self._live(told)
+
+    def _judge_refused(self, known: Set[str]) -> None:
+        """A measurement is refused only where its worker may not have known the node."""
+        nodes = self.events.nodes
+        for name in self.events.refused:
+            was_gone = any(state.gone for state in nodes.get(name, ()))
+            what = f"a measurement of {name} is refused, and the node was known"
+            self._require(was_gone or name not in known, Invariant.LOST_USAGE, what)
+        self.events.refused.clear()
+        for name in nodes.keys() - self._appeared.keys():
+            self._appeared[name] = self._commit.number
 
     def _require(self, holds: bool, invariant: Invariant, message: str) -> None:
         self._findings.require(holds, invariant, message)
@@ -224,6 +245,7 @@ class Outside:
                 self._require(not life.node, Invariant.DOUBLE_PLACEMENT, f"{who}: it is on {life.node}")
                 why = self._why_not_beside(node, pod)
                 self._require(not why, Invariant.INFEASIBLE_PLACEMENT, f"{who}: {why}")
+                self._judge_lent(node, pod, who)
                 self._require(not pod.node, Invariant.PHANTOM_DECISION, f"{who}: it runs on {pod.node}")
                 if pod.gang:
                     self._gangs_bound[pod.gang] = who
@@ -263,6 +285,19 @@ class Outside:
         waits = leaving and not why_not(node, (), pod)
         self._require(not waits, Invariant.WRONG_NOMINATION, f"{who}: {leaving} leave {pod.named_node}")
 
+    def _judge_lent(self, node: str, pod: Pod, who: str) -> None:
+        """A pod that borrows finds room by the latest measurement that its worker knew."""
+        states, placed = self.events.nodes.get(node, []), self._now()[1]
+        if self._first is None:
+            self._first = set(placed)
+        if not pod.borrows or not self._knows_order or not states:
+            return
+        there = {uid: other for uid, (on, other) in placed.items() if on == node}
+        why = self.lent.why_not(self._known, node, states, there, self._first, pod)
+        self.lent.pods_count += 1
+        name = Invariant.STALE_VIEW if why.startswith("stale") else Invariant.LENT_TWICE
+        self._require(not why, name, f"{who}: {why}")
+
     def _now(self) -> tuple[dict[str, Node], Placed]:
         """Return all nodes, and where each pod is."""
         nodes = {name: states[-1] for name, states in self.events.nodes.items()}
@@ -300,6 +335,8 @@ class Outside:
         if life.node and life.node != node:
             self._left.setdefault((life.node, pod.uid), []).append(order)
         life.node = node if outcome in PLACED else ""
+        at_ms = moment_ms(decision["decided_at"])
+        self.lent.place(pod.uid, life.node, at_ms, is_sure=decision["node_version"] is not None)
         life.node_gone = "node-deleted" in decision["reasons"]
         life.waits = outcome in WAITS
         life.released = outcome == "released"
@@ -388,6 +425,7 @@ class Outside:
         """Check that what was said last agrees with the events: nobody is lost, nobody waits for nothing."""
         self._knows_order = True
         self._undone.clear()
+        self._known = self.lent.known(None, self._known.now_ms)
         alive = {pod.uid: pod for pod in self.events.alive.values()}
         on: dict[str, list[Pod]] = {}
         for uid, life in self.lives.items():
@@ -422,7 +460,16 @@ class Outside:
             promised = [e.pod for e in self.promises.open.values() if e.node == name]
             there = [*on.get(name, ()), *(other for other in promised if other.priority >= pod.priority)]
             why = why_not(states[-1], there, pod) or self._why_not_beside(name, pod)
+            why = why or self._why_not_lent(name, pod, there)
             self._require(bool(why), Invariant.NOT_DRAINED, f"{pod.uid} fits {name}")
+
+    def _why_not_lent(self, name: str, pod: Pod, there: Sequence[Pod]) -> str:
+        """Return why a node lends a pod nothing at the end; of one that went and came it is not known."""
+        states = self.events.nodes[name]
+        if not pod.borrows or any(state.gone for state in states):
+            return "unknown" if pod.borrows else ""
+        on_it = {each.uid: each for each in there}
+        return self.lent.why_not(self._known, name, states, on_it, on_it, pod)
 
     def _is_complete(self, pod: Pod) -> bool:
         """Say whether certainly enough pods of a pod's gang have a node, or would fit the one with most room.

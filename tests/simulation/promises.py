@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from domain.model.pods import DEFAULT_PROFILE
 from tests.simulation.facts import Node, Pod, why_not
 from tests.simulation.invariants import Findings, Invariant
+
+PREEMPTING = ("default-scheduler", "colocation")
+"""The profiles whose pods may have a node promised."""
 
 ENDS = ("bound", "cleared", "conflict")
 _LEAVES = ("released", "adopted", "resized", "bind-failed")
@@ -120,7 +122,9 @@ class Promises:
             self.counts["nominated in gangs"] += pod.gang != ""
             told = Promise(decision["id"], node, pod, frozenset(decision["preemption"]["victims"]))
             is_reserved = self._reserves and not told.victims  # it waits for who leaves by himself
-            may = (pod.may_preempt or is_reserved) and pod.profile == DEFAULT_PROFILE and not pod.node
+            is_low = pod.borrows and pod.quality == "low"  # no eviction makes what is idle more
+            may = (pod.may_preempt and not is_low) or is_reserved
+            may = may and pod.profile in PREEMPTING and not pod.node
             self._require(may, Invariant.WRONG_NOMINATION, f"{who}: {pod}")
             if beside is not None and not is_reserved:
                 self._judge_victims(told, *beside, who)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import orjson
@@ -12,6 +12,7 @@ from domain.model.pods import POD_GROUP_LABEL
 from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, Entry
 from tests.builders import profile_manifest, usage_manifest
 from tests.simulation.faults import Fault, Faults
+from tests.simulation.lending import Lending, resize
 
 _CPUS = (100, 250, 500, 1000, 2000)
 _PROFILES = ("default-scheduler", "first-fit", "sim")
@@ -41,6 +42,13 @@ _IN_GANGS = 0.3
 """The share of pods in gangs, on days that have any."""
 
 WORKLOAD = "work"
+_LENDING = (3, 6, 7, 9)
+"""The days of each twelve on which nodes lend: among them are some with each other feature, and without."""
+_BORROWS = 0.6
+"""The share of pods that take part in co-location, on days on which nodes lend."""
+_LENDS = 0.25
+"""The share of records of co-location, on these days."""
+
 _TAINT = {"key": "reserved", "value": "yes", "effect": "NoSchedule"}
 
 
@@ -53,26 +61,40 @@ class Kind(NamedTuple):
     reserves: bool = False
     has_workloads: bool = False
     names_nodes: bool = False
+    lends: bool = False
 
     @classmethod
     def of(cls, seed: int, *, preempts: bool) -> Kind:
         """Return the kind of a day: every second one has gangs, and every third one bindings that fail.
 
         Of those with gangs every second one has a Workload, too. Of those with preemption every second one
-        has pods for which another scheduler names nodes. Neither draws a random number.
+        has pods for which another scheduler names nodes. On every third one nodes lend what is idle. None of
+        them draws a random number.
         """
         reserves, names_nodes = preempts and seed % 4 < 2, preempts and seed % 4 in (1, 2)
-        return cls(preempts, seed % 2 == 1, seed % 3 == 0, reserves, seed % 4 == 3, names_nodes)
+        lends = seed % 12 in _LENDING
+        return cls(preempts, seed % 2 == 1, seed % 3 == 0, reserves, seed % 4 == 3, names_nodes, lends)
 
 
 _PLAIN = Kind()
 
 
 class Scenario:
-    """Draws one record after another, of so many pods' and nodes' names, and remembers what it drew."""
+    """Draws one record after another, of so many pods' and nodes' names, and remembers what it drew.
+
+    ``now_ms`` and ``bound`` as of ``Lending``, which draws where nodes lend.
+    """
 
     def __init__(
-        self, rng: random.Random, faults: Faults, *, pods: int = 41, nodes: int = 8, kind: Kind = _PLAIN
+        self,
+        rng: random.Random,
+        faults: Faults,
+        *,
+        pods: int = 41,
+        nodes: int = 8,
+        kind: Kind = _PLAIN,
+        now_ms: Callable[[], int] = lambda: 0,
+        bound: Callable[[], Iterable[tuple[str, str]]] = tuple,
     ) -> None:
         self._rng = rng
         self._kind = kind
@@ -84,49 +106,54 @@ class Scenario:
         self.pods: dict[str, dict[str, Any]] = {}
         self.sent: list[tuple[str, Entry]] = []
         self._touched: set[str] = set()
+        self.lending = Lending(self, rng, faults, now_ms, bound)
 
     def opening(self) -> list[tuple[str, Entry]]:
         """Return the nodes and the PodGroups that are there from the start."""
-        nodes = [self._keep(*self._node(f"node-{i}")) for i in range(self._rng.randint(1, 6))]
-        return nodes + [self._keep(*self._pod_group(name, "ADDED")) for name in self._gangs()]
+        nodes = [self.keep(*self._node(f"node-{i}")) for i in range(self._rng.randint(1, 6))]
+        nodes += [self.keep(*self._pod_group(name, "ADDED")) for name in self._gangs()]
+        return nodes + (self.lending.opening() if self._kind.lends else [])
 
     def closing(self) -> list[tuple[str, Entry]]:
         """Return a node with room for every pod that can be placed at all, and what they may lack beside."""
         name = "node-huge"
         self._version += 1
         node = self._manifest("Node", name, None, {"pods": "4000", "cpu": "4000", "memory": "4000Gi"})
-        profile = self._keep(*self._profile("sim", "ADDED", "MostAllocated"))
-        gangs = [self._keep(*self._pod_group(name, "MODIFIED")) for name in self._gangs()]
-        return [self._keep(NODES_TOPIC, name, self._event("ADDED", node)), profile, *gangs]
+        profile = self.keep(*self._profile("sim", "ADDED", "MostAllocated"))
+        gangs = [self.keep(*self._pod_group(name, "MODIFIED")) for name in self._gangs()]
+        items = [self.keep(NODES_TOPIC, name, self.event("ADDED", node)), profile, *gangs]
+        return items + (self.lending.closing(name) if self._kind.lends else [])
 
     def _gangs(self) -> Iterable[str]:
         return _GANGS if self._kind.has_gangs else ()
 
     def next(self) -> tuple[str, Entry]:
         """Return the next record."""
+        if self._kind.lends and self._rng.random() < _LENDS:
+            return self.lending.next([f"node-{i}" for i in range(self._nodes_max + 1)])
         if self._kind.preempts and self._rng.random() < 0.03:
-            return self._keep(*self._budget())
+            return self.keep(*self._budget())
         if self._kind.has_gangs and self._rng.random() < 0.03:
             kind = self._rng.choice(("MODIFIED", "MODIFIED", "MODIFIED", "DELETED"))
-            return self._keep(*self._pod_group(self._rng.choice(_GANGS), kind))
+            return self.keep(*self._pod_group(self._rng.choice(_GANGS), kind))
         noisy = bool(self.sent) and self._rng.random() < self._faults.noise
         draw = self._rng.uniform(0.9, 1.0) if noisy else self._rng.random()
         if draw < 0.5:
-            return self._keep(*self._pod())
+            return self.keep(*self._pod())
         if draw < 0.62 and self.pods:
-            return self._keep(*self._delete_pod())
+            return self.keep(*self._delete_pod())
         if draw < 0.72 and self.pods:
-            return self._keep(*self._touch_pod())
+            return self.keep(*self._touch_pod())
         if draw < 0.80:
-            return self._keep(*self._node(f"node-{self._rng.randint(0, self._nodes_max)}"))
+            return self.keep(*self._node(f"node-{self._rng.randint(0, self._nodes_max)}"))
         if draw < 0.84 and self.nodes:
-            return self._keep(*self._delete_node())
+            return self.keep(*self._delete_node())
         if draw < 0.87:
             kind = self._rng.choice(("ADDED", "MODIFIED", "MODIFIED", "DELETED"))
             name, strategy = self._rng.choice(_PROFILES), self._rng.choice(_STRATEGIES)
-            return self._keep(*self._profile(name, kind, strategy))
+            return self.keep(*self._profile(name, kind, strategy))
         if draw < 0.90:
-            return self._keep(*self._usage())
+            return self.keep(*self._usage())
         if draw < 0.96 and self.sent:
             self._faults.counts[Fault.DUPLICATE] += 1
             return self._rng.choice(self._of_changed_pods() or self.sent)
@@ -138,12 +165,14 @@ class Scenario:
         keys = {f"sim/{name}".encode() for name in self._touched & self.pods.keys()}
         return [item for item in self.sent if item[1].key in keys] if self._rng.random() < 0.3 else []
 
-    def _keep(self, topic: str, key: str, value: bytes) -> tuple[str, Entry]:
+    def keep(self, topic: str, key: str, value: bytes) -> tuple[str, Entry]:
+        """Remember a record that is sent."""
         item = (topic, Entry(key.encode(), value))
         self.sent.append(item)
         return item
 
-    def _event(self, type_: str, manifest: dict[str, Any]) -> bytes:
+    def event(self, type_: str, manifest: dict[str, Any]) -> bytes:
+        """Return an event, of a producer whose clock may be wrong."""
         event = {"type": type_, "object": manifest, "id": f"e{self._version}"}
         if self._rng.random() < 0.05:  # a producer whose clock is wrong
             self._faults.counts[Fault.OTHER_CLOCK] += 1
@@ -177,26 +206,26 @@ class Scenario:
         node["metadata"]["labels"]["zone"] = self._rng.choice("ab")
         kind = "MODIFIED" if name in self.nodes else "ADDED"
         self.nodes[name] = node
-        return NODES_TOPIC, name, self._event(kind, node)
+        return NODES_TOPIC, name, self.event(kind, node)
 
     def _profile(self, name: str, kind: str, strategy: str) -> tuple[str, str, bytes]:
         self._version += 1
         manifest = profile_manifest(name, strategy, resource_version=self._version, filters=_FILTERS)
-        return CONFIG_TOPIC, f"SchedulingProfile/{name}", self._event(kind, manifest)
+        return CONFIG_TOPIC, f"SchedulingProfile/{name}", self.event(kind, manifest)
 
     def _usage(self) -> tuple[str, str, bytes]:
         """Measure a node that may be there or not, or one that never will."""
         self._version += 1
         name = self._rng.choice((f"node-{self._rng.randint(0, self._nodes_max)}", *WATCHED))
         manifest = usage_manifest(name, percent={"cpu": self._rng.choice((1, 20.5, 99))})
-        return USAGE_TOPIC, name, self._event("MODIFIED", manifest)
+        return USAGE_TOPIC, name, self.event("MODIFIED", manifest)
 
     def _delete_node(self) -> tuple[str, str, bytes]:
         name = self._rng.choice(sorted(self.nodes))
         node = self.nodes.pop(name)
         self._version += 1
         node["metadata"]["resourceVersion"] = str(self._version)
-        return NODES_TOPIC, name, self._event("DELETED", node)
+        return NODES_TOPIC, name, self.event("DELETED", node)
 
     def _pod(self) -> tuple[str, str, bytes]:
         self._version += 1
@@ -239,6 +268,8 @@ class Scenario:
             spec["topologySpreadConstraints"] = [constraint]
         if self._rng.random() < 0.1:
             spec["nodeName"] = f"node-{self._rng.randint(0, self._nodes_max)}"
+        if self._kind.lends and self._rng.random() < _BORROWS:
+            self.lending.borrow(spec)
         meta: dict[str, Any] = {"name": name, "namespace": "sim", "uid": f"uid-{self._uid}"}
         meta |= {"resourceVersion": str(self._version), "labels": {"app": app}}
         if self._kind.has_gangs and self._rng.random() < _IN_GANGS:
@@ -257,7 +288,7 @@ class Scenario:
         if self._kind.names_nodes and "nodeName" in spec and app != "spread":
             self._leave(pod)
         self.pods[name] = pod
-        return PODS_TOPIC, f"sim/{name}", self._event("ADDED", pod)
+        return PODS_TOPIC, f"sim/{name}", self.event("ADDED", pod)
 
     def _workload_ref(self) -> dict[str, str]:
         """Return a group of the Workload: replicas of the first one, or the second one, which has none."""
@@ -286,7 +317,7 @@ class Scenario:
             "spec": {"selector": {"matchLabels": {"app": app}}, **allowed},
         }
         kind = self._rng.choice(("ADDED", "MODIFIED", "MODIFIED", "DELETED"))
-        return CONFIG_TOPIC, f"PodDisruptionBudget/sim/{app}", self._event(kind, budget)
+        return CONFIG_TOPIC, f"PodDisruptionBudget/sim/{app}", self.event(kind, budget)
 
     def _pod_group(self, name: str, kind: str) -> tuple[str, str, bytes]:
         """Let the PodGroup of a gang, or the Workload in its place, come, change or go."""
@@ -300,7 +331,7 @@ class Scenario:
             "metadata": {"name": name, "namespace": "sim", "resourceVersion": str(self._version)},
             "spec": {"minMember": least},
         }
-        return CONFIG_TOPIC, f"PodGroup/sim/{name}", self._event(kind, group)
+        return CONFIG_TOPIC, f"PodGroup/sim/{name}", self.event(kind, group)
 
     def _workload(self, least: int, kind: str) -> tuple[str, str, bytes]:
         """Return an event of the Workload; it lacks its second group at times."""
@@ -313,7 +344,7 @@ class Scenario:
             "metadata": {"name": WORKLOAD, "namespace": "sim", "resourceVersion": str(self._version)},
             "spec": {"podGroups": groups},
         }
-        return CONFIG_TOPIC, f"Workload/sim/{WORKLOAD}", self._event(kind, workload)
+        return CONFIG_TOPIC, f"Workload/sim/{WORKLOAD}", self.event(kind, workload)
 
     def fail_binding(self, bound: Iterable[tuple[str, str]]) -> tuple[str, Entry] | None:
         """Say of a pod that it could not be bound; ``bound`` are uids and nodes that were told lately."""
@@ -328,7 +359,7 @@ class Scenario:
         name, pod, node = self._rng.choice(found)
         self._faults.counts[Fault.BIND_FAILED] += 1
         failed = {**pod, "spec": {**pod["spec"], "nodeName": node}}
-        return self._keep(PODS_TOPIC, f"sim/{name}", self._event("BIND_FAILED", failed))
+        return self.keep(PODS_TOPIC, f"sim/{name}", self.event("BIND_FAILED", failed))
 
     def end(self, uid: str) -> None:
         """Forget a pod that somebody else ended."""
@@ -339,7 +370,7 @@ class Scenario:
         pod = self.pods.pop(name)
         self._version += 1
         pod["metadata"]["resourceVersion"] = str(self._version)
-        return PODS_TOPIC, f"sim/{name}", self._event("DELETED", pod)
+        return PODS_TOPIC, f"sim/{name}", self.event("DELETED", pod)
 
     def _touch_pod(self) -> tuple[str, str, bytes]:
         """Change a pod: it finishes, is bound by someone else, is resized, or changes without effect."""
@@ -360,14 +391,13 @@ class Scenario:
         elif draw < 0.6:
             pod["spec"]["nodeName"] = f"node-{self._rng.randint(0, self._nodes_max)}"
         elif draw < 0.8:
-            requests = pod["spec"]["containers"][0]["resources"]["requests"]
-            requests["cpu"] = f"{self._rng.choice((*_CPUS, 8000))}m"
+            resize(pod["spec"]["containers"][0]["resources"], self._rng.choice((*_CPUS, 8000)))
         elif may_leave:
             self._leave(pod)
         else:
             pod["metadata"]["labels"]["touched"] = str(self._version)
         self.pods[name] = pod
-        return PODS_TOPIC, f"sim/{name}", self._event("MODIFIED", pod)
+        return PODS_TOPIC, f"sim/{name}", self.event("MODIFIED", pod)
 
     def _leave(self, pod: dict[str, Any]) -> None:
         """Let a pod that runs begin to end; it takes its time."""
@@ -376,6 +406,11 @@ class Scenario:
             ended = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
             pod["status"]["conditions"] = [ended]
 
+    def next_version(self) -> int:
+        """Return the next resource version."""
+        self._version += 1
+        return self._version
+
     def _broken(self) -> tuple[str, Entry]:
         """Return a record that must become exactly one dead letter."""
         self._version += 1
@@ -383,5 +418,5 @@ class Scenario:
         meta = {"name": f"broken-{self._version}", "namespace": "sim"}
         bad_request = {"name": "c", "resources": {"requests": {"cpu": "-1"}}}
         pod = {"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": {"containers": [bad_request]}}
-        value = self._rng.choice((b"{", b"[]", b"\xff\x00", self._event("ADDED", pod)))
+        value = self._rng.choice((b"{", b"[]", b"\xff\x00", self.event("ADDED", pod)))
         return PODS_TOPIC, Entry(key, value)

@@ -215,6 +215,6 @@ def _copied(value: Any, seen: dict[int, Any]) -> Any:
     row = seen[id(value)] = copy.copy(value)
     for field in dataclasses.fields(value):
         inner = getattr(value, field.name)
-        if isinstance(inner, dict):
-            setattr(row, field.name, dict(inner))
+        if isinstance(inner, dict | list):
+            setattr(row, field.name, inner.copy())
     return row

@@ -9,6 +9,7 @@ from operator import itemgetter
 from services.adapters.batches import own_shards
 from services.codec.partition import partition_for
 from services.ports.inbox import source_of
+from services.ports.journal import JournalRow
 from services.ports.ledger import CommitBatch, OffsetAdvance
 from services.ports.log import NODES_TOPIC, PODS_TOPIC, Record, TopicPartition
 from tests.simulation.invariants import Findings, Invariant
@@ -19,6 +20,9 @@ Delivered = dict[TopicPartition, dict[int, Record]]
 
 Key = tuple[int, str, int]
 
+USAGE_SHARD = 0
+"""The shard whose owner takes what is measured, and the configuration."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Commit:
@@ -27,7 +31,8 @@ class Commit:
     ``versions`` says of each node that it changed the versions before and after, where they are known.
     ``number`` is the shard that counts it, and its number there; ``own`` are the shards of its worker, and
     ``followed`` says how far that one knew the others. ``is_ordered`` is false where the order of decisions
-    of several shards is not known.
+    of several shards is not known. ``usage_batch`` is the last batch of the shard of usage that its worker
+    knew, None: it holds that shard, and knew all. ``log_time_ms`` is log time after it.
     """
 
     records: Sequence[Record]
@@ -37,6 +42,8 @@ class Commit:
     own: Sequence[int] = ()
     followed: Mapping[int, int] = dataclasses.field(default_factory=dict)
     is_ordered: bool = True
+    usage_batch: int | None = None
+    log_time_ms: int = 0
 
     def knows(self, lead: int, batch: int) -> bool:
         """Say whether its worker knew a transaction when it planned this one."""
@@ -64,6 +71,7 @@ class Tape:
         self._offsets: dict[Key, int] = {}
         self.commits: list[Commit] = []
         self.delivered: dict[object, Delivered] = {}  # by who holds leases
+        self._told: dict[str, int] = {}  # worker -> the last batch of the shard of usage that it knew
         self._moved: dict[TopicPartition, list[Record]] = {}  # whose keys went elsewhere with the last shard
 
     def move(self, shards: int) -> None:
@@ -84,8 +92,20 @@ class Tape:
         records = in_order([list(self._taken(advance, handed)) for advance in batch.offsets.advances])
         decided = [(d.shard, d.seq) for d, _ in batch.decisions.made]
         number = (batch.journal.row.shard, batch.journal.row.batch) if batch.journal.row else (0, 0)
-        commit = Commit(records, decided, versions, number, own_shards(batch), batch.cluster.followed)
+        own, followed = own_shards(batch), batch.cluster.followed
+        commit = Commit(records, decided, versions, number, own, followed)
+        if batch.journal.row is not None:
+            known = None if USAGE_SHARD in own else self._usage_batch(batch.journal.row)
+            now_ms = batch.journal.row.log_time_ms
+            commit = dataclasses.replace(commit, usage_batch=known, log_time_ms=now_ms)
         self.commits.append(commit)
+
+    def _usage_batch(self, row: JournalRow) -> int:
+        """Return how far a worker knew the shard of usage; its rows say that where it changed."""
+        if row.start is not None:
+            self._told.pop(row.worker, None)
+        self._told[row.worker] = row.followed.get(USAGE_SHARD, self._told.get(row.worker, 0))
+        return self._told[row.worker]
 
     def is_overwritten(self, commit: Commit) -> bool:
         """Say whether the log lost records of a transaction, and holds others in their place.

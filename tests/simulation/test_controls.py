@@ -17,8 +17,15 @@ from domain.cycle import preempt
 from domain.cycle.run import CycleRun, Preempting
 from domain.cycle.schedule import Scheduler
 from domain.engine.preemption import Planned
+from domain.model.colocation import CoLocationPolicy
 from domain.model.decisions import Outcome
 from domain.model.pods import PodSpec
+from domain.model.timestamps import NEVER_MS
+from domain.model.usage import NodeUsage, QualityRecord
+from domain.state import billing
+from domain.state.billing import Billed
+from domain.state.lending import Lending
+from domain.state.occupancy import Occupancy
 from services.adapters.batches import ShardAdvance
 from services.codec.settling import settle
 from services.ports.journal import Feed, Followed
@@ -341,6 +348,44 @@ _NO_GUARDS = mock.patch("services.adapters.memory.database.refused_nodes", retur
 _FOLLOWS_SELDOM = mock.patch("tests.simulation.world.FOLLOW_SECONDS", (3.0,))
 _MANY_APART = mock.patch("tests.simulation.scenario._APPS", ("spread", "spread", "zonal"))
 
+# --------------------------------------------------------------------------------------- what nodes lend
+
+
+class _LendsTwice(_Changing):
+    """Claims what pods request, and not what they borrow."""
+
+    def change(self, batch: CommitBatch) -> CommitBatch:
+        claims = [replace(claim, resource_only=True) for claim in batch.cluster.claims]
+        return changed(batch, claims=claims)
+
+
+class _ActsTwice(_Changing):
+    """Writes what agents did again."""
+
+    def change(self, batch: CommitBatch) -> CommitBatch:
+        return changed(batch, actions=[*batch.cluster.actions, *batch.cluster.actions])
+
+
+def _never_stale(lending: Lending, node: str) -> int:
+    return NEVER_MS - 1 if node in lending._measured else NEVER_MS
+
+
+def _billing_again(
+    of: Occupancy, usage: NodeUsage, record: QualityRecord | None, policy: CoLocationPolicy
+) -> Billed:
+    """Bill a report that comes again as if it came first."""
+    if record is not None:
+        counted = {uid: each for uid, each in record.counted.items() if each.at_ms < usage.at_ms}
+        record = replace(record, counted=counted)
+    return _BILL(of, usage, record, policy)
+
+
+_BILL = billing.bill
+_NEVER_STALE = mock.patch.object(Lending, "_end_ms", _never_stale)
+_BILLS_TWICE = mock.patch("domain.state.cluster.bill", _billing_again)
+_COVERS_ALL = mock.patch("domain.state.settling._covered_ms", return_value=NEVER_MS)
+_MANY_BORROW = mock.patch.multiple("tests.simulation.scenario", _BORROWS=1.0, _LENDS=0.35, _APPS=("web",))
+
 # ------------------------------------------------------------------------------------------------ relays
 
 
@@ -573,6 +618,16 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
     ("waiting pods asleep after a take-over", Build(), _SLEEPS, Invariant.NOT_DRAINED),
     ("due moments ignored", Build(), _all(_NEVER_DUE, _UNDONE), Invariant.NO_CONVERGENCE),
     ("guards never settled", Build(), _all(_NEVER_SETTLES, _MANY_APART), Invariant.BLIND_GUARD),
+    (
+        "claims without what is lent",
+        Build(ledger=_LendsTwice),
+        _all(_MANY_BORROW, _FOLLOWS_SELDOM),
+        Invariant.LENT_TWICE,
+    ),
+    ("pods covered at once", Build(), _COVERS_ALL, Invariant.LENT_TWICE),
+    ("stale measurement believed", Build(), _NEVER_STALE, Invariant.STALE_VIEW),
+    ("reports billed again", Build(), _BILLS_TWICE, Invariant.WRONG_BILL),
+    ("actions written again", Build(ledger=_ActsTwice), None, Invariant.LOST_ACTION),
     ("relay skips", Build(log=_Skips), _UNDONE, Invariant.HOLE_IN_SEQ),
     ("relay doubles", Build(log=_Doubles), None, Invariant.PUBLISHED_TWICE),
     ("relay of another timeline", Build(log=_OtherTimeline), None, Invariant.OTHER_TIMELINE),
@@ -601,6 +656,11 @@ SHOWN_BY = {
     "losers not doubted": 2,
     "waiting pods asleep after a take-over": 24,
     "due moments ignored": 10,
+    "claims without what is lent": 30,
+    "pods covered at once": 3,
+    "stale measurement believed": 7,
+    "reports billed again": 18,
+    "actions written again": 7,
 }
 """A short day that named a build which not every day names: it is lived first, and the others after it."""
 

@@ -55,6 +55,8 @@ NOTICE_SECONDS = 4.0
 STOP_SECONDS_MAX = 2.0
 RELAYS_COUNT = 2
 _LATELY = 10
+_ENDED = 0.05
+"""How often, by event, an agent ends a pod."""
 
 T = TypeVar("T")
 RESERVATION_SECONDS = 3
@@ -133,7 +135,8 @@ class World:
         self._build = build
         self._checkpoint_batches = checkpoint_batches
         self._is_over = False
-        self._scenario = Scenario(self.rng, self.faults, kind=self.kind)
+        more: dict[str, Any] = {"kind": self.kind, "now_ms": self.clock.now_ms, "bound": self._bound}
+        self._scenario = Scenario(self.rng, self.faults, **more)
         self._executed = Positions(None)  # outlives each executor, as its file does
         self._lease_seconds = self.rng.choice((2.0, 2.0, 10.0))
         self._follow_seconds = self.rng.choice(FOLLOW_SECONDS)
@@ -261,9 +264,11 @@ class World:
             await writer.append(topic, [entry])
         for _ in range(round(EVENTS_COUNT / (1 - self.faults.noise))):
             failed = self.kind.fails_to_bind and self.rng.random() < 0.05
-            topic, entry = (failed and scenario.fail_binding(self._bound())) or scenario.next()
+            item = (failed and scenario.fail_binding(self._bound())) or scenario.next()
+            ends = self.kind.lends and self.rng.random() < _ENDED
             await self.may_produce.wait()
-            await writer.append(topic, [entry])
+            for topic, entry in [item, *(scenario.lending.end_on_node() if ends else ())]:
+                await writer.append(topic, [entry])
             draw = self.rng.random()
             if draw < 0.3:
                 await asyncio.sleep(self.rng.expovariate(2.0))
@@ -324,6 +329,11 @@ class World:
     async def _live(self) -> None:
         await self._produce()
         await self._wait(QUIET_SECONDS, lambda: self.auditor.behind() or self._trailing())
+        if self.kind.lends:  # the use of pods counts once they are known
+            writer = await self.log.writer()
+            for topic, entry in self._scenario.lending.last_reports():
+                await writer.append(topic, [entry])
+            await self._wait(QUIET_SECONDS, lambda: self.auditor.behind() or self._trailing())
         for process in self.running.values():
             if process.worker is None or not process.worker._is_ready:
                 continue
@@ -390,6 +400,9 @@ class World:
             "conflicts": self.auditor.conflicts,
             "gangs placed": self.auditor.gangs,
             "gangs of Workloads placed": self.auditor.workloads,
+            "pods lent room": self.auditor.lent,
+            "pods ended by agents": sum(row.action.uid != "" for row in self.database.measured.actions),
+            "lines of the bill": len(self.database.measured.bill),
             "late publishers": self.auditor.late_publishers,
             "take-overs": epochs - len(self.database.shards),
             "alarms": sum(row.generation > 0 for row in self.database.cursors.values()),

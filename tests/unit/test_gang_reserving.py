@@ -6,9 +6,20 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from domain.model.colocation import QOS_CLASS_OF, Quality, UseByQuality
 from domain.model.config import POD_GROUP, PodGroup
-from domain.model.events import ConfigUpserted, Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
+from domain.model.events import (
+    ConfigUpserted,
+    Event,
+    NodeDeleted,
+    NodeUpserted,
+    NodeUsed,
+    PodDeleted,
+    PodUpserted,
+)
 from domain.model.limits import reservation_lasts_seconds
+from domain.model.pods import COLOCATION_PROFILE
+from domain.model.usage import NodeUsage
 from tests.unit.streams import SMALL, WAIT_SECONDS, Stream, large
 from tests.values import node, pod, template
 
@@ -277,3 +288,22 @@ def test_a_pod_that_may_not_preempt_may_be_in_a_gang_that_has_one() -> None:
     stream.tell(group("g", 2), *(PodUpserted(pod(f"g-{i}", of)) for i in range(2)))
     assert stream.until_placed("g-0", 120) is not None
     assert SMALL.priority < of.priority
+
+
+def test_a_gang_of_low_pods_may_have_nodes_kept_free_just_before_low_pods_have_their_turn() -> None:
+    """It is awake, as its nodes have room when the cycle begins, and pods of the lane before take that."""
+    stream, quality = Stream(preempts=True), UseByQuality()
+    config, *_ = gang()
+    low = template(profile=COLOCATION_PROFILE, qos_class=QOS_CLASS_OF[Quality.LOW], gang="default/g")
+    for number in range(2):
+        stream.tell(NodeUpserted(node(f"idle-{number}", cpu=1_000, pods=1)))
+        stream.tell(PodUpserted(pod(f"first-{number}", SMALL, on=f"idle-{number}")))
+    stream.tell(config, *(PodUpserted(pod(f"g{number}", low)) for number in range(2)))
+    for _ in range(WAIT_SECONDS):
+        stream.second()
+    for number in range(2):
+        stream.tell(NodeUsed(NodeUsage(node=f"idle-{number}", at_ms=stream.now_ms, quality=quality)))
+        stream.come()
+        stream.tell(PodDeleted("default", f"first-{number}"))
+    stream.second()
+    assert sorted(stream.promised) == [("g0", "idle-0"), ("g1", "idle-1")]

@@ -15,6 +15,7 @@ from domain.model.config import CO_LOCATION_POLICY
 from domain.model.events import ConfigUpserted, NodeUpserted, NodeUsed, PodDeleted, PodUpserted
 from domain.model.pods import COLOCATION_PROFILE
 from domain.model.profiles import BUILT_IN_PROFILES
+from domain.model.usage import NodeUsage
 from domain.state.resources import ROOM
 from domain.state.steps import Written
 from tests.builders import Json, node_manifest, pod_manifest
@@ -72,6 +73,10 @@ class Cluster:
         quality = {name: {"cpu": cpu, "memory": "1Gi"} for name, cpu in cores.items()}
         manifest = {"kind": "NodeUsage", "metadata": {"name": node}, "quality": quality}
         self.fold(NodeUsed(usage_from_wire(convert_manifest(manifest, WireNodeUsage, ""), self.now_ms, "")))
+
+    def sample(self, node: str, percent: float) -> None:
+        """Measure the cpu of a node, and nothing by quality."""
+        self.fold(NodeUsed(NodeUsage(node=node, at_ms=self.now_ms, percent={"cpu": percent})))
 
     def cycle(self) -> dict[str, int]:
         """Try what waits; return how many pods went where, and how many found no node."""
@@ -169,6 +174,36 @@ def test_a_group_takes_all_the_room_that_a_measurement_finds() -> None:
     cluster.now_ms += 2 * MINUTE_MS
     cluster.measure("b", high="2", low="4")
     assert cluster.cycle() == {"b": 7}
+
+
+def test_only_a_measurement_by_quality_covers_pods_where_room_follows_from_one() -> None:
+    """A sample in percent says nothing of what the pods of a quality use: what is lent stays as it was."""
+    cluster = Cluster()
+    for i in range(10):
+        cluster.pod(f"low-{i}")
+    assert cluster.cycle() == {"b": 6, "waits": 4}
+    cluster.now_ms += MINUTE_MS
+    cluster.sample("b", 40.0)
+    assert cluster.cycle() == {}, "the measurement that lends is of before the six came"
+    cluster.measure("b", high="10", low="6")
+    assert cluster.cycle() == {"b": 4}
+
+
+def test_samples_cover_pods_again_once_nothing_is_lent_any_more() -> None:
+    """As where an agent is gone: what counts pods in flight would count them for ever."""
+    cluster = Cluster()
+    entry, began_ms = cluster.scheduler.state.nodes["b"], cluster.now_ms
+    cluster.now_ms = began_ms + 100_000
+    cluster.pod("late", node="b")
+    cluster.now_ms = began_ms + 150_000
+    cluster.sample("b", 40.0)
+    assert entry.recent == {"default/late"}
+    cluster.now_ms = began_ms + 160_000
+    cluster.sample("b", 40.0)
+    assert entry.recent == set(), "the view is too old, also for a clock that is a minute behind"
+    cluster.now_ms = began_ms + 120_000
+    cluster.measure("b", high="10")
+    assert entry.recent == {"default/late"}, "it comes late, and lends"
 
 
 def test_high_pods_are_not_asked_for_room() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from domain.model.events import NodeUpserted, PodDeleted, PodUpserted
+from domain.model.colocation import QOS_CLASS_OF, Quality, UseByQuality
+from domain.model.events import NodeUpserted, NodeUsed, PodDeleted, PodUpserted
+from domain.model.pods import COLOCATION_PROFILE
+from domain.model.usage import NodeUsage
 from services.adapters.memory.ledger import state_of
 from services.ports.log import TopicPartition
 from tests.builders import Json, node_manifest, pod_group_manifest, pod_manifest
 from tests.property.site import Site, audit, planner_at
-from tests.unit.streams import WAIT_SECONDS, Stream, large
+from tests.unit.streams import SMALL, WAIT_SECONDS, Stream, large
 from tests.values import node, pod, template
 
 
@@ -84,6 +87,21 @@ def test_nothing_is_kept_for_pods_that_are_placed_in_time() -> None:
     for _ in range(120):
         stream.second()
     assert stream.promised == []
+
+
+def test_a_low_pod_may_have_a_node_kept_free_just_before_low_pods_have_their_turn() -> None:
+    """It is awake, as its node has room when the cycle begins, and a pod of the lane before takes that."""
+    stream = Stream(preempts=True)
+    stream.tell(NodeUpserted(node("idle", pods=1)), PodUpserted(pod("first", SMALL, on="idle")))
+    low = template(profile=COLOCATION_PROFILE, qos_class=QOS_CLASS_OF[Quality.LOW], priority=1)
+    stream.tell(PodUpserted(pod("low", low)))
+    stream.tell(NodeUsed(NodeUsage(node="idle", at_ms=stream.now_ms, quality=UseByQuality())))
+    for _ in range(WAIT_SECONDS):
+        stream.second()
+    stream.come()
+    stream.tell(PodDeleted("default", "first"))
+    stream.second()
+    assert stream.promised == [("low", "idle")]
 
 
 @pytest.mark.parametrize("count", [1, 2])
