@@ -14,6 +14,7 @@ from itertools import chain
 from operator import attrgetter
 
 from domain.counting.counted import PodsKnown
+from domain.cycle.hosting import Hosting
 from domain.cycle.lane import run_lane
 from domain.cycle.preempt import may_preempt
 from domain.cycle.preempt_gang import plan_gang
@@ -28,6 +29,7 @@ from domain.engine.slots import GroupSlots
 from domain.engine.verdicts import CycleResult
 from domain.kernels import arrays as kernel
 from domain.model.events import BindFailed, Event, PodUpserted, ProfileDeleted, ProfileEvent
+from domain.model.hosting import HostedChange, WorkloadKey
 from domain.model.limits import (
     candidates_explained_max,
     cycle_pods_low_max,
@@ -111,6 +113,7 @@ class Scheduler:
         self._homes = Homes(self.state)
         self._slots = GroupSlots(self.state, self._snapshot, homes=self._homes)
         self._view = NodeView(self.state)
+        self.hosting = Hosting(self.state, self.profiles.plans, self._view)
         self._pods = PodsKnown(self.state)
         self._preemptor = Preemptor(self.state, self._snapshot, self._slots)
         self._budgets: Budgets | None = None  # made when the first pod preempts
@@ -256,7 +259,7 @@ class Scheduler:
         """Return the log time after ``now_ms`` at which time alone changes what a cycle does."""
         nomination_ms = self.state.nominations.due_ms(now_ms, dying_seconds_max * 1_000)
         waits_ms = min(self._pauses.ends.next_ms, self._excluded.due_ms)
-        waits_ms = min(waits_ms, self.state.lending.due_ms)
+        waits_ms = min(waits_ms, self.state.lending.due_ms, self.hosting.due_ms(now_ms))
         return min(self.queue.due_ms, nomination_ms, waits_ms, self._reserving.due_ms(self.queue))
 
     def cycle(self, now_ms: int = 0, passed_ms: int | None = None) -> CycleResult:
@@ -299,6 +302,10 @@ class Scheduler:
         run_lane(run, Budget(cycle_work_low_max, cycle_pods_low_max), is_low=True)
         self.work += cycle_work_low_max - run.work_left
         return run.result
+
+    def decide_replicas(self, now_ms: int, waits: Mapping[WorkloadKey, int]) -> HostedChange:
+        """Say how many replicas of hosted workloads there should be: ``Hosting.decide``, behind a cycle."""
+        return self.hosting.decide(self._run(now_ms), waits)
 
     def plan_gang(self, name: str) -> dict[str, Planned]:
         """Return nodes and victims, by pod, of a gang that waits, as if it preempted now."""

@@ -9,6 +9,7 @@ import msgspec
 
 from domain.model.config import (
     CO_LOCATION_POLICY,
+    HOSTED_REPLICAS,
     PRIORITY_CLASS,
     ConfigObject,
     Content,
@@ -21,6 +22,7 @@ from domain.model.limits import (
     config_gone_max,
     config_objects_max,
     config_objects_of_namespace_max,
+    hosted_objects_max,
     policies_max,
     priority_classes_max,
     signatures_cached_max,
@@ -39,6 +41,7 @@ from domain.state.versions import is_older, is_stale, newer_of, skip_reason
 _MOST = {
     PRIORITY_CLASS: ("priority_classes_max", priority_classes_max),
     CO_LOCATION_POLICY: ("policies_max", policies_max),
+    HOSTED_REPLICAS: ("hosted_objects_max", hosted_objects_max),
 }
 """Of which kinds fewer objects may be in force than of others, and by which limit."""
 
@@ -63,6 +66,7 @@ class Config:
         self.priorities = Priorities()
         self.policies = Policies()
         self.selectors = Selectors(index)
+        self._hosted = index.hosted
         self._counts: Counter[tuple[str, str]] = Counter()  # of those in force, by kind and namespace
         self._totals: Counter[str] = Counter()  # by kind
         self._gone = Remembered[tuple[str, str, str], None]()
@@ -168,6 +172,8 @@ class Config:
             self.priorities.put(thing.name, thing.content)
         elif thing.kind == CO_LOCATION_POLICY:
             self.policies.put(thing)
+        elif thing.kind == HOSTED_REPLICAS:
+            self._hosted.put(thing)
         else:
             self.selectors.put(thing)
 
