@@ -19,6 +19,7 @@ from domain.engine.evaluate import compiled_alone
 from domain.model.hosting import HostedChange, HostedReplicas, ReplicasSaid, WorkloadKey
 from domain.model.limits import hosted_said_seconds
 from domain.model.pods import PodTemplate
+from domain.model.resources import CPU, MEMORY
 from domain.model.timestamps import NEVER_MS
 from domain.plugins.base import StaticFilter
 from domain.plugins.filters.node_affinity import NodeAffinity
@@ -31,7 +32,6 @@ from domain.queue.groups import WaitingGroup
 from domain.state.cluster import ClusterState
 from domain.state.hosted import workload_of
 from domain.state.pods import PodEntry
-from domain.state.resources import CPU, MEMORY
 from domain.state.usage import USAGE_SHARD, capacity_of
 
 _BY_SPEC = (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity)
@@ -62,6 +62,7 @@ class Hosting:
     def __init__(self, state: ClusterState, plans: Mapping[str, ProfilePlan], view: NodeView) -> None:
         self._state, self._plans, self._view = state, plans, view
         self._looked_ms = 0
+        self._was_deciding = False
 
     @property
     def _step_ms(self) -> int:
@@ -70,10 +71,13 @@ class Hosting:
     def pass_to(self, now_ms: int) -> bool:
         """Let log time pass; say whether a step ended since it was told last, so that it is time to decide.
 
-        Steps end at multiples of their length, so a restart moves none.
+        Steps end at multiples of their length, so a restart moves none. The first object is decided on at the
+        end of the step in which it came.
         """
         before_ms, self._looked_ms = self._looked_ms, max(self._looked_ms, now_ms)
-        return self._is_deciding and before_ms // self._step_ms < self._looked_ms // self._step_ms
+        was_deciding, self._was_deciding = self._was_deciding, self._is_deciding
+        is_over = before_ms // self._step_ms < self._looked_ms // self._step_ms
+        return was_deciding and self._is_deciding and is_over
 
     @property
     def _is_deciding(self) -> bool:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from domain.model.hosting import HostedChange
 from domain.model.limits import preemption_seconds, tombstone_hours
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodLife, PodTemplate
@@ -182,6 +183,8 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     gone : Gone or None
         What no event may bring back. None: of a build that left it to the next owner to read it from the
         ledger.
+    hosted : HostedChange or None
+        What it says of hosted workloads; left out where that is nothing.
     """
 
     signatures: list[bytes] = []
@@ -202,6 +205,7 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     lanes: list[tuple[int, str, int]] = []
     rest: Rest | None = None
     gone: Gone | None = None
+    hosted: HostedChange | None = None
 
 
 class Followed(msgspec.Struct, frozen=True, kw_only=True):

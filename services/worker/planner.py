@@ -37,6 +37,7 @@ from services.worker.follow.events import (
 )
 from services.worker.follow.positions import Folded, JournalPositions
 from services.worker.forwarding import WAIT, Forwarding, is_member
+from services.worker.hosting import HostedRows
 from services.worker.ledger_view import LedgerView
 from services.worker.read_ahead import ReadAhead, changes_plans, is_of_use
 from services.worker.recent_claims import RecentClaims
@@ -128,6 +129,7 @@ class Planner:
         self.forwarding = Forwarding(base.shards_count, base.lanes, self.scheduler.state)
         restore(base, self.scheduler, self.ledger_view)
         restore_gone(base.tombstones, self.scheduler.state.tombstones, self._step_ms)
+        self._hosted = HostedRows(self.scheduler, self.ledger_view, base)
 
     def take(self, leases: Sequence[Lease], part: LedgerPart) -> None:
         """Decide for these shards, too, from where the ledger says that they are."""
@@ -140,6 +142,8 @@ class Planner:
         self.forwarding.take(part)
         self._pass_to(self._now_ms)
         self._left_to_report += self._hold(part.orphaned)
+        self._hosted.take(part, self._now_ms)
+        self._due_moments.expect(self.scheduler.hosting.due_ms(self._now_ms))
         self._journal_positions.take(self.ledger_view.epochs, part.offsets)
         # Pods that wait were tried by another worker: what made room since may be known here already.
         self.scheduler.recheck_all_nodes()
@@ -314,6 +318,7 @@ class Planner:
             result = self.scheduler.cycle(self._now_ms, self._due_moments.passed_ms(self._now_ms))
             builder.decide(result, duration_us=self._stopwatch() - began_us)
             builder.cluster.strict |= self.guards.decide(result, self.scheduler.state)
+            builder.cluster.hosted, builder.cluster.scales = self._hosted.look(self._now_ms)
             is_tried = self.scheduler.queue.take_put_off() or bool(result.attempts)
             # A worker without a shard has no batch to say so in.
             is_tried |= self._due_moments.look(self.scheduler, self._now_ms) and bool(self.ledger_view.epochs)
@@ -437,6 +442,7 @@ class Planner:
     def renew(self) -> None:
         """Forget with the next batch what a restart forgets: a start from a checkpoint goes on alike."""
         self._is_renewed = True
+        self._hosted.renew(self._now_ms)
 
     def _journal(self, batch: CommitBatch, folded: Folded) -> JournalRow:
         row, begins = self._journal_positions.tell(shard=self.lead, batch=self.batch)

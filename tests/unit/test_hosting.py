@@ -29,24 +29,11 @@ from domain.state.steps import HostedSaid, Owned, Written
 from services.codec.decode import Decoder
 from services.codec.gateway import Gateway
 from services.ports.log import CONFIG_TOPIC
-from tests.builders import Json, event, node_manifest, pod_manifest, record
+from tests.builders import Json, event, node_manifest, record
+from tests.hosted import hosted_manifest, member_manifest, use_manifest
 
 STEP_MS = 30_000
 WEB = WorkloadKey("default", "ReplicaSet", "web")
-
-
-def manifest(name: str = "web", **spec: Any) -> Json:
-    whole = {"workload": {"kind": "ReplicaSet", "name": "web"}, "min": 1, "max": 100} | spec
-    return {"apiVersion": "berth/v1", "kind": HOSTED_REPLICAS, "metadata": {"name": name}, "spec": whole}
-
-
-def member(name: str, owner: str = "web", *, terminating: bool = False, **fields: Any) -> Json:
-    made = pod_manifest(name, **fields)
-    if terminating:
-        made["metadata"]["deletionTimestamp"] = "2023-11-14T22:13:20Z"
-    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}
-    made["metadata"]["ownerReferences"] = [reference]
-    return made
 
 
 class House:
@@ -70,12 +57,10 @@ class House:
         self.scheduler.fold(ConfigUpserted(HOSTED_REPLICAS, "default", name, content, None))
 
     def pod(self, name: str, **fields: Any) -> None:
-        self.scheduler.fold(PodUpserted(pod_from_manifest(member(name, **{"cpu": 1} | fields))))
+        self.scheduler.fold(PodUpserted(pod_from_manifest(member_manifest(name, **{"cpu": 1} | fields))))
 
     def measure(self, node: str, cores: float, at_ms: int | None = None) -> None:
-        quality = {"high": {"cpu": f"{round(1000 * cores)}m", "memory": "1Gi"}}
-        told = {"kind": "NodeUsage", "metadata": {"name": node}, "quality": quality}
-        wire = convert_manifest(told, WireNodeUsage, "")
+        wire = convert_manifest(use_manifest(node, cores), WireNodeUsage, "")
         self.scheduler.fold(NodeUsed(usage_from_wire(wire, at_ms or self.now_ms, "")))
 
     def cycle(self) -> None:
@@ -100,7 +85,7 @@ class House:
 
 
 def test_an_object_is_read_from_the_log() -> None:
-    sent = Gateway().prepare(event("ADDED", manifest(min=2, max=5))).entry
+    sent = Gateway().prepare(event("ADDED", hosted_manifest(min=2, max=5))).entry
     read = Decoder().decode(record(CONFIG_TOPIC, sent.value, sent.key)).event
     content = HostedReplicas(kind="ReplicaSet", workload="web", least=2, most=5)
     assert read == ConfigUpserted(HOSTED_REPLICAS, "default", "web", content, None)
@@ -124,7 +109,7 @@ def test_an_object_is_read_from_the_log() -> None:
 )
 def test_what_makes_no_sense_is_refused_with_its_path(spec: Json, path: str) -> None:
     with pytest.raises(FieldError) as caught:
-        Gateway().prepare(event("ADDED", manifest(**spec)))
+        Gateway().prepare(event("ADDED", hosted_manifest(**spec)))
     assert caught.value.path == path
 
 
@@ -188,9 +173,10 @@ def test_steps_end_at_multiples_of_their_length() -> None:
     house.host()
     assert house.scheduler.due_ms(2 * STEP_MS) == 3 * STEP_MS
     assert house.scheduler.due_ms(3 * STEP_MS - 1) == 3 * STEP_MS
-    assert not hosting.pass_to(3 * STEP_MS - 1)
-    assert hosting.pass_to(3 * STEP_MS)
-    assert not hosting.pass_to(3 * STEP_MS), "once a step"
+    assert not hosting.pass_to(3 * STEP_MS), "it came in this step"
+    assert not hosting.pass_to(4 * STEP_MS - 1)
+    assert hosting.pass_to(4 * STEP_MS)
+    assert not hosting.pass_to(4 * STEP_MS), "once a step"
     assert hosting.pass_to(9 * STEP_MS + 5), "steps that were left out are not made up for"
     assert not hosting.pass_to(5 * STEP_MS)
 
