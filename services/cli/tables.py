@@ -32,7 +32,7 @@ def moment(title: str, name: str, *, wide: bool = False) -> Column:
 
 def percent(value: float | None) -> str | None:
     """Return a share as people read it; None: it is not known."""
-    return None if value is None else f"{value:.1f} %"
+    return None if value is None else f"{value:.1f}%"
 
 
 def amounts(values: Mapping[str, str]) -> str:
@@ -407,15 +407,15 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "replicas": (
         Column("NAMESPACE", _field("namespace"), keep=True),
         Column("NAME", _field("name"), keep=True),
-        Column("WORKLOAD", lambda item: f"{item['workload']['kind']}/{item['workload']['name']}"),
         Column("MIN", _field("min"), right=True),
         Column("MAX", _field("max"), right=True),
         Column("WANTED", _field("wanted"), right=True),
         Column("RUNS", _field("running"), right=True),
-        moment("WAITS SINCE", "waiting_since"),
+        moment("WAITS", "waiting_since"),
         Column("LOAD", lambda item: percent(item["load_percent"]), right=True),
         Column("REASON", _field("reason")),
-        moment("SAID", "at"),
+        Column("WORKLOAD", lambda item: f"{item['workload']['kind']}/{item['workload']['name']}", wide=True),
+        moment("SAID", "at", wide=True),
         Column("SEQ", _field("seq"), wide=True, right=True),
     ),
     "deadletters": (

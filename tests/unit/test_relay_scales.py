@@ -58,7 +58,7 @@ class World:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
-        return list(self.log.partition(AT))
+        return self.log.partition(AT).records
 
 
 def seqs(records: list[Record]) -> list[int]:

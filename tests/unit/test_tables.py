@@ -211,6 +211,22 @@ DATA: dict[str, list[Item]] = {
             "sent_by": "key:agent",
         }
     ],
+    "replicas": [
+        {
+            "namespace": "openb",
+            "name": "crawler",
+            "workload": {"kind": "ReplicaSet", "name": "crawler-7f9c6d5b8"},
+            "min": 1,
+            "max": 1_000,
+            "wanted": 182,
+            "running": 180,
+            "waiting_since": THEN,
+            "load_percent": 43.5,
+            "reason": "the load is 43.5 %: 2 more fit",
+            "at": NOW,
+            "seq": 17,
+        }
+    ],
     "deadletters": [
         {
             "id": "0-1",
@@ -564,7 +580,7 @@ def test_a_selector_that_is_none_is_refused(selector: str) -> None:
         (("get", "pending", "-l", "a=b"), "--selector does not apply to pending; it takes --shard"),
         (("get", "pod", "a/b", "-n", "c", "--api", "http://127.0.0.1:9"), "is not in the namespace c"),
         (("get", "decisions", "--watch", "--newest"), "leave the id and --newest out"),
-        (("describe", "shard", "0"), "'shard' cannot be described; node, pod, gang and policy can"),
+        (("describe", "shard", "0"), "'shard' cannot be described; node, pod, gang, policy and replicas can"),
     ],
 )
 def test_what_does_not_go_together_is_said(arguments: tuple[str, ...], said: str) -> None:
