@@ -65,6 +65,7 @@ node_action_days = 90
 dead_letters_max = 100_000  # that the ledger keeps per shard
 dead_letter_days = 90
 hosted_objects_max = 200  # HostedReplicas in force: each costs a look at all nodes per step
+hosted_objects_of_namespace_max = 20
 hosted_pods_max = 10_000  # replicas of one workload
 hosted_said_seconds = 60  # after which what was said is written again if only the reason changed
 scale_days = 90  # for which published scales stay

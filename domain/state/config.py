@@ -23,6 +23,7 @@ from domain.model.limits import (
     config_objects_max,
     config_objects_of_namespace_max,
     hosted_objects_max,
+    hosted_objects_of_namespace_max,
     policies_max,
     priority_classes_max,
     signatures_cached_max,
@@ -44,6 +45,9 @@ _MOST = {
     HOSTED_REPLICAS: ("hosted_objects_max", hosted_objects_max),
 }
 """Of which kinds fewer objects may be in force than of others, and by which limit."""
+_MOST_OF_NAMESPACE = {HOSTED_REPLICAS: ("hosted_objects_of_namespace_max", hosted_objects_of_namespace_max)}
+_MOST_OF_OTHERS = ("config_objects_of_namespace_max", config_objects_of_namespace_max)
+"""The same of those in one namespace."""
 
 
 class Config:
@@ -120,8 +124,9 @@ class Config:
     def _why_too_many(self, kind: str, namespace: str) -> str:
         """Say why there may be no further object, "" where there may: each namespace has its own bound."""
         in_namespace, total = self._counts[kind, namespace], self._totals[kind]
-        if namespace and in_namespace >= config_objects_of_namespace_max:
-            bound = f"{config_objects_of_namespace_max} (config_objects_of_namespace_max)"
+        name, most = _MOST_OF_NAMESPACE.get(kind, _MOST_OF_OTHERS)
+        if namespace and in_namespace >= most:
+            bound = f"{most} ({name})"
             return f"{in_namespace} of kind {kind} are in force in namespace {namespace}; allowed are {bound}"
         name, most = _MOST.get(kind, ("config_objects_max", config_objects_max))
         return f"{total} of kind {kind} are in force; allowed are {most} ({name})" if total >= most else ""

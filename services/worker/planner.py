@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from domain.cycle.schedule import Scheduler
 from domain.model import limits
+from domain.model.config import HOSTED_REPLICAS
 from domain.model.errors import Fenced
-from domain.model.events import Event, NodeDeleted, ProfileEvent
+from domain.model.events import ConfigUpserted, Event, NodeDeleted, ProfileEvent
 from domain.model.limits import batch_decisions_max, tombstone_hours, tombstone_steps, usage_window_seconds
 from domain.model.profiles import Profile
 from domain.state.changes import LeftToReport, PodGiven
@@ -411,9 +412,17 @@ class Planner:
                     shared = without_measured(shared, event.name)
             if configures:
                 break
+            if topic == CONFIG_TOPIC and isinstance(event, ConfigUpserted) and event.kind == HOSTED_REPLICAS:
+                due_ms = self._expect_step(builder.now_ms, is_recorded)
         self.read_ahead.take(end, () if is_recorded else here)
         self.is_stalled = home == WAIT and not here
         return Folded(ends, sources, shared)
+
+    def _expect_step(self, now_ms: int, is_recorded: bool) -> int:
+        """Return where the batch ends now that replicas are hosted: the first step ends as all others do."""
+        self.scheduler.hosting.pass_to(now_ms)
+        self._due_moments.expect(self.scheduler.hosting.due_ms(now_ms))
+        return self._due_moments.ends_ms(now_ms, is_recorded)
 
     def _waits(self, event: Event | ProfileEvent | None, configures: bool, taken_count: int) -> bool:
         """Say whether a record begins a batch of its own."""

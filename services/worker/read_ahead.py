@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from domain.cycle.schedule import Scheduler
-from domain.model.config import HOSTED_REPLICAS, PRIORITY_CLASS
+from domain.model.config import PRIORITY_CLASS
 from domain.model.events import ConfigDeleted, ConfigUpserted, Event, PodUpserted, ProfileEvent
 from domain.model.limits import read_ahead_records_max
 from domain.state.cluster import ClusterState
@@ -120,11 +120,10 @@ class ReadAhead:
 def changes_plans(event: Event | ProfileEvent | None) -> bool:
     """Say whether an event changes how pods are planned that come after it: a profile, a priority class.
 
-    So does one from which on something else is due: hosted replicas. It is a batch of its own. All other
-    configuration changes what pods find, as nodes do.
+    It is a batch of its own. All other configuration changes what pods find, as nodes do.
     """
     if isinstance(event, ConfigUpserted | ConfigDeleted):
-        return event.kind in (PRIORITY_CLASS, HOSTED_REPLICAS)
+        return event.kind == PRIORITY_CLASS
     return isinstance(event, ProfileEvent)
 
 

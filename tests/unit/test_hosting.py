@@ -21,7 +21,7 @@ from domain.model.events import (
     PodUpserted,
 )
 from domain.model.hosting import HostedReplicas, ReplicasSaid, WaitSaid, WorkloadKey
-from domain.model.limits import hosted_objects_max
+from domain.model.limits import hosted_objects_max, hosted_objects_of_namespace_max
 from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.timestamps import NEVER_MS
 from domain.state.changes import Refused
@@ -121,6 +121,11 @@ def test_there_are_not_too_many() -> None:
     (refused,) = house.scheduler.fold(ConfigUpserted(HOSTED_REPLICAS, "more", "w", content, None))
     assert isinstance(refused, Refused)
     assert "hosted_objects_max" in refused.message
+    house = House(0)
+    for number in range(hosted_objects_of_namespace_max + 1):
+        (refused,) = house.scheduler.fold(ConfigUpserted(HOSTED_REPLICAS, "n", f"w{number}", content, None))
+    assert isinstance(refused, Refused)
+    assert "hosted_objects_of_namespace_max" in refused.message
 
 
 # ---------------------------------------------------------------------------------------------------- fold
