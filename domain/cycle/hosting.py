@@ -37,13 +37,15 @@ from domain.state.usage import USAGE_SHARD, capacity_of
 _BY_SPEC = (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity)
 """The filters that say where pods may go at all, whatever is used there."""
 _TRIED_AT_ONCE = 1_000
+_UNITS = (1, 1 << 10)
+"""Of cpu and memory, in which use is summed up over all nodes."""
 _FIELDS_SHOWN = ("namespace", "name", "kind", "workload", "least", "most")
 
 
 class _Use(NamedTuple):
-    """What nodes use and have, float64[2, N]: cpu (thousandths of a core) and memory (bytes) by row.
+    """What nodes use and have, int64[2, N]: cpu (thousandths of a core) and memory (KiB) by row.
 
-    Both are 0 where nothing recent was measured.
+    Both are 0 where nothing recent was measured. Sums of whole numbers are the same in any order.
     """
 
     used: np.ndarray
@@ -157,7 +159,8 @@ class Hosting:
     def _use(self, now_ms: int) -> _Use:
         """Return what is used of each node by what was measured last, by quality or else in sum."""
         state, table = self._state, self._state.table
-        found = _Use(np.zeros((2, table.count)), np.zeros((2, table.count)))
+        shape = (2, table.count)
+        found = _Use(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64))
         for row, name in enumerate(table.names[: table.count]):
             window = state.usage.windows.get(name)
             if window is None:
@@ -166,15 +169,15 @@ class Hosting:
             capacity, age_ms = capacity_of(spec), self._age_ms_max(spec.labels)
             if record is not None and now_ms - record.at_ms <= age_ms:
                 parts = record.use.high, record.use.mid, record.use.low, record.use.system
-                found.used[:, row] = [sum(part[i] for part in parts) for i in (0, 1)]
-                found.capacity[:, row] = capacity
+                found.used[:, row] = [sum(part[i] for part in parts) // _UNITS[i] for i in (0, 1)]
+                found.capacity[:, row] = [capacity[i] // _UNITS[i] for i in (0, 1)]
             elif now_ms - window.at_ms <= age_ms:
                 measured = state.usage.measured[name]
                 for i, resource in enumerate((CPU, MEMORY)):
                     latest = measured[resource].latest if resource in measured else None
                     if latest is not None:
-                        found.used[i, row] = latest * capacity[i] / 100.0
-                        found.capacity[i, row] = capacity[i]
+                        found.used[i, row] = int(latest * capacity[i] / 100.0) // _UNITS[i]
+                        found.capacity[i, row] = capacity[i] // _UNITS[i]
         return found
 
     def _age_ms_max(self, labels: Mapping[str, str]) -> int:
@@ -183,7 +186,8 @@ class Hosting:
     def _load(self, template: PodTemplate, use: _Use) -> float | None:
         """Return the load of the nodes that a pod may go to by their specs, in percent.
 
-        It is that of cpu or of memory, whichever is larger; None: nothing recent was measured there.
+        It is that of cpu or of memory, whichever is larger, in tenths; None: nothing recent was measured
+        there.
         """
         plan, rows = self._plans.get(template.profile), self._view.all_rows()
         if plan is None:
@@ -196,8 +200,8 @@ class Hosting:
                 if refused is not None:
                     passing &= refused == 0
         used, capacity = use.used[:, passing].sum(axis=1), use.capacity[:, passing].sum(axis=1)
-        loads = [100.0 * used[i] / capacity[i] for i in (0, 1) if capacity[i]]
-        return round(float(max(loads)), 1) if loads else None
+        loads = [int(1_000 * int(used[i]) / int(capacity[i]) + 0.5) / 10 for i in (0, 1) if capacity[i]]
+        return max(loads, default=None)
 
     def _fit_count(self, pod: PodEntry, most: int, run: CycleRun) -> int:
         """Return how many further pods like this one find a node, ``most`` at most; nothing else is placed.

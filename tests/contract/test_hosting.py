@@ -117,7 +117,8 @@ async def test_what_is_said_is_shown_page_by_page_to_those_who_may_see_it(
     ledger: Ledger, store: Store
 ) -> None:
     lease, _ = await start(ledger, SHARDS)
-    rows = [said(*at.split("/"), seq) for seq, at in enumerate(("a/db", "a/web", "b/web", "c/web"), 1)]
+    names = (("a", "db"), ("a", "web"), ("b", "web"), ("c", "web"))
+    rows = [said(namespace, name, seq) for seq, (namespace, name) in enumerate(names, 1)]
     await commit(ledger, lease, 0, HostedChange(rows[::-1]), *(scale(seq) for seq in range(1, 5)))
     ask = store.processes.replicas
     assert list(await ask(None, None, None, 9, None)) == rows

@@ -16,8 +16,7 @@ from services.plan.capacity import how_many
 from services.plan.objects import Given
 from services.plan.plan import Plan
 from tests.builders import Json, node_manifest
-from tests.hosted import member_manifest
-from tests.unit.test_hosting import House
+from tests.hosted import House, member_manifest
 
 GI = 1 << 30
 TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
@@ -67,8 +66,8 @@ def house_of(nodes: list[Json], pods: list[Json], used: dict[str, float], most: 
     house.scheduler.fold(Written({f"default/{pod['metadata']['name']}": house.now_ms for pod in pods}))
     content = HostedReplicas(kind="ReplicaSet", workload="web", least=1, most=most)
     house.scheduler.fold(ConfigUpserted("HostedReplicas", "default", "web", content, None))
-    for node, cores in used.items():
-        house.measure(node, cores)
+    for name, cores in used.items():
+        house.measure(name, cores)
     house.cycle()
     return house
 

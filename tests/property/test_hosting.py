@@ -7,18 +7,16 @@ from random import Random
 import msgspec
 import pytest
 
-from domain.model.hosting import ReplicasSaid, WaitSaid, WorkloadKey
+from domain.model.hosting import ReplicasSaid, WaitSaid
 from domain.model.timestamps import NEVER_MS
 from services.codec.feed import unpack_feed
 from services.ports.log import Record
 from tests.builders import Json, node_manifest
-from tests.hosted import hosted_manifest, member_manifest, use_manifest
+from tests.hosted import STEP_MS, WEB, hosted_manifest, member_manifest, use_manifest
 from tests.property.replays import mark, mark_many, replay
 from tests.property.site import Site, batches
 from tests.property.team import AT_MS, Team, keys_of, node_of
 
-STEP_MS = 30_000
-WEB = WorkloadKey("default", "ReplicaSet", "web")
 BEGIN_MS = AT_MS - AT_MS % STEP_MS
 
 
