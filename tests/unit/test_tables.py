@@ -351,6 +351,20 @@ def test_a_node_tells_what_is_free_of_each_device(
 
 
 @pytest.mark.usefixtures("terminal")
+def test_describe_says_how_many_replicas_there_should_be_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    (said,) = DATA["replicas"]
+    describe._replicas(said | {"waiting_since": None, "load_percent": None})
+    lines = shown(capsys)
+    text = "\n".join(lines)
+    assert max(map(len, lines)) <= 80
+    assert re.search(r"Workload: +ReplicaSet crawler-7f9c6d5b8", text)
+    assert re.search(r"Wanted: +182, of 1 to 1,000", text)
+    assert re.search(r"Because: +the load is 43.5 %: 2 more fit", text)
+    assert re.search(r"Waits since: +none waits", text)
+    assert re.search(r"Load: +not known", text)
+
+
+@pytest.mark.usefixtures("terminal")
 def test_describe_fits_80_columns_and_shows_all(capsys: pytest.CaptureFixture[str]) -> None:
     measured = {"avg": 51.25, "std": None, "latest": 60.0, "peak_yesterday": 99.5, "samples": 3}
     over: Item = {"requested": {**GPUS, "cpu": "100"}, "overcommitted": ["cpu"]}
