@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from domain.model.errors import BerthError
-from domain.model.limits import node_action_days, node_actions_max
+from domain.model.limits import node_action_days, node_actions_max, scale_days
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.background import begin, ended, endless, every
 from services.build import build
@@ -429,6 +429,7 @@ async def tidied(at: Place, settings: Settings, registry: CollectorRegistry) -> 
         ROUND_SECONDS,
         forget_actions,
         forget_dead_letters,
+        forget_scales,
         forget_tombstones,
         tidying,
     )
@@ -441,6 +442,7 @@ async def tidied(at: Place, settings: Settings, registry: CollectorRegistry) -> 
         "tombstones": partial(forget_tombstones, session, settings.tombstone_hours),
         "dead-letters": partial(forget_dead_letters, session, most, days),
         "node-actions": partial(forget_actions, session, node_actions_max, node_action_days),
+        "scales": partial(forget_scales, session, scale_days),
         "owners": partial(forget_old, ledger.forget_owners, settings.owners_seconds),
         "workers": partial(forget_old, ledger.forget_workers, settings.owners_seconds),
     }

@@ -22,9 +22,9 @@ from domain.manifests.usage import WireNodeUsage
 from domain.model.config import CO_LOCATION_POLICY
 from domain.model.decisions import Outcome
 from services.adapters.batches import DeadLetterRecord
-from services.codec.encode import DecisionRecord
+from services.codec.encode import DecisionRecord, ScaleRecord
 from services.codec.envelope import KINDS, AnyObject, Envelope, types_on, versions_of
-from services.ports.log import DEAD_LETTER_TOPIC, DECISIONS_TOPIC
+from services.ports.log import DEAD_LETTER_TOPIC, DECISIONS_TOPIC, SCALES_TOPIC
 
 FOLDER = Path(__file__).parent.parent / "schemas"
 COMMAND = "python -m docs.build.schemas"
@@ -137,6 +137,10 @@ def schemas() -> dict[str, Json]:
     found["decision"] = decision
     found["dead-letter"] = _schema(
         DeadLetterRecord, f"A record of {DEAD_LETTER_TOPIC}: why a record was refused."
+    )
+    found["scale"] = _schema(
+        ScaleRecord,
+        f"A record of {SCALES_TOPIC}: how many replicas of a hosted workload are wanted.",
     )
     return {f"{name}.json": schema for name, schema in found.items()}
 

@@ -14,6 +14,7 @@ from itertools import chain
 from operator import attrgetter
 
 from domain.counting.counted import PodsKnown
+from domain.cycle.hosting import Hosting
 from domain.cycle.lane import run_lane
 from domain.cycle.preempt import may_preempt
 from domain.cycle.preempt_gang import plan_gang
@@ -29,6 +30,7 @@ from domain.engine.slots import GroupSlots
 from domain.engine.verdicts import CycleResult
 from domain.kernels import arrays as kernel
 from domain.model.events import BindFailed, Event, PodUpserted, ProfileDeleted, ProfileEvent
+from domain.model.hosting import HostedChange, WorkloadKey
 from domain.model.limits import (
     candidates_explained_max,
     cycle_pods_low_max,
@@ -113,6 +115,7 @@ class Scheduler:
         self._homes = Homes(self.state)
         self._slots = GroupSlots(self.state, self._snapshot, homes=self._homes)
         self._view = NodeView(self.state)
+        self.hosting = Hosting(self.state, self.profiles.plans, self._view)
         self._pods = PodsKnown(self.state)
         self._preemptor = Preemptor(self.state, self._snapshot, self._slots)
         self._budgets: Budgets | None = None  # made when the first pod preempts
@@ -262,6 +265,7 @@ class Scheduler:
         nomination_ms = self.state.nominations.due_ms(now_ms, dying_seconds_max * 1_000)
         waits_ms = min(self._pauses.ends.next_ms, self._excluded.due_ms)
         waits_ms = min(waits_ms, self.state.lending.due_ms, self.state.moves.due_ms(self.state.own))
+        waits_ms = min(waits_ms, self.hosting.due_ms(now_ms))
         return min(self.queue.due_ms, nomination_ms, waits_ms, self._reserving.due_ms(self.queue))
 
     def cycle(self, now_ms: int = 0, passed_ms: int | None = None) -> CycleResult:
@@ -309,6 +313,10 @@ class Scheduler:
         if self._preempts and run.preempting is not None:
             self._relieving.look(run, run.preempting)
         return run.result
+
+    def decide_replicas(self, now_ms: int, waits: Mapping[WorkloadKey, int]) -> HostedChange:
+        """Say how many replicas of hosted workloads there should be: ``Hosting.decide``, behind a cycle."""
+        return self.hosting.decide(self._run(now_ms), waits)
 
     def plan_gang(self, name: str) -> dict[str, Planned]:
         """Return nodes and victims, by pod, of a gang that waits, as if it preempted now."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from domain.manifests.colocation_policy import WireCoLocationPolicy, policy_from_wire
+from domain.manifests.hosted_replicas import WireHostedReplicas, hosted_from_wire
 from domain.manifests.label_selectors import WireLabelSelector, read_label_selector, selector_of
 from domain.manifests.metadata import Identity, Labelled, read_labels
 from domain.manifests.priority_class import WirePriorityClass, priority_class_from_wire
@@ -368,6 +369,7 @@ READERS: Mapping[str, Reader] = {
     "PodGroup": Reader(WirePodGroup, _pod_group),
     "Workload": Reader(WireGroupsObject, _groups),
     "CoLocationPolicy": Reader(WireCoLocationPolicy, policy_from_wire),
+    "HostedReplicas": Reader(WireHostedReplicas, hosted_from_wire),
     "Service": Reader(WireService, _service),
     "ReplicationController": Reader(WireReplicationController, _replication_controller),
     "ReplicaSet": Reader(WireWorkload, _workload),

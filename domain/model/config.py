@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from domain.model.colocation import CoLocationPolicy
+from domain.model.hosting import HostedReplicas
 from domain.model.priorities import PriorityClass
 from domain.model.selectors import LabelSelector
 
@@ -17,6 +18,7 @@ DISRUPTION_BUDGET = "PodDisruptionBudget"
 POD_GROUP = "PodGroup"
 WORKLOAD = "Workload"
 CO_LOCATION_POLICY = "CoLocationPolicy"
+HOSTED_REPLICAS = "HostedReplicas"
 
 GROUP_MARK = ":"
 """Stands in a gang's name between its Workload, group and replica; no object has it in its own name."""
@@ -79,7 +81,16 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     pod_groups: dict[str, int] = {}
 
 
-Content = PriorityClass | Namespace | Selecting | DisruptionBudget | PodGroup | Workload | CoLocationPolicy
+Content = (
+    PriorityClass
+    | Namespace
+    | Selecting
+    | DisruptionBudget
+    | PodGroup
+    | Workload
+    | CoLocationPolicy
+    | HostedReplicas
+)
 
 CONTENTS: Mapping[str, type[Content]] = {
     PRIORITY_CLASS: PriorityClass,
@@ -88,6 +99,7 @@ CONTENTS: Mapping[str, type[Content]] = {
     POD_GROUP: PodGroup,
     WORKLOAD: Workload,
     CO_LOCATION_POLICY: CoLocationPolicy,
+    HOSTED_REPLICAS: HostedReplicas,
     SERVICE: Selecting,
     "ReplicationController": Selecting,
     "ReplicaSet": Selecting,

@@ -14,6 +14,7 @@ from typing import assert_never
 
 import msgspec
 
+from domain.model.config import HOSTED_REPLICAS
 from domain.model.events import (
     BindFailed,
     ConfigDeleted,
@@ -104,6 +105,7 @@ class ClusterState:
         self.nominations, self.moves, self.leaving = of.nominations, of.moves, of.leaving
         self.tombstones = Tombstones()
         self.config = Config(self.index)
+        self.hosted = self.index.hosted
         self.lending = Lending(self.table, self.nodes, self.usage.qualities, self.config.policies)
         self.shards_count = 1
         self._next_arrival = 1
@@ -160,6 +162,8 @@ class ClusterState:
                     yield ClaimRefused(self.pods[key].spec, self.pods[key].arrival, placed=False)
             case steps.Relieved() | steps.ReliefsPassed() | steps.Unrelieved() | steps.ReliefsFollowed():
                 yield from relieving.take_step(of, step)
+            case steps.HostedSaid():
+                self.index.hosted.take(step.change)
             case steps.Reclassify():
                 yield from map(_regrouped, self.index.reclassify(self.pods))
             case steps.Written():
@@ -230,6 +234,8 @@ class ClusterState:
         before = [(gang, self.config.gang(gang)) for gang in gangs]
         version = self.config.policies.version
         changes = self.config.fold(event, self.pods)
+        if event.kind == HOSTED_REPLICAS:
+            self.index.hosted.find_pods(self.pods.values())
         if self.config.policies.version != version:
             settling.follow_policies(self._occupancy, self.config.policies)
         changed = [gang for gang, spec in before if self.config.gang(gang) != spec]

@@ -9,6 +9,7 @@ import msgspec
 
 from domain.model.config import (
     CO_LOCATION_POLICY,
+    HOSTED_REPLICAS,
     PRIORITY_CLASS,
     ConfigObject,
     Content,
@@ -21,6 +22,8 @@ from domain.model.limits import (
     config_gone_max,
     config_objects_max,
     config_objects_of_namespace_max,
+    hosted_objects_max,
+    hosted_objects_of_namespace_max,
     policies_max,
     priority_classes_max,
     signatures_cached_max,
@@ -39,8 +42,12 @@ from domain.state.versions import is_older, is_stale, newer_of, skip_reason
 _MOST = {
     PRIORITY_CLASS: ("priority_classes_max", priority_classes_max),
     CO_LOCATION_POLICY: ("policies_max", policies_max),
+    HOSTED_REPLICAS: ("hosted_objects_max", hosted_objects_max),
 }
 """Of which kinds fewer objects may be in force than of others, and by which limit."""
+_MOST_OF_NAMESPACE = {HOSTED_REPLICAS: ("hosted_objects_of_namespace_max", hosted_objects_of_namespace_max)}
+_MOST_OF_OTHERS = ("config_objects_of_namespace_max", config_objects_of_namespace_max)
+"""The same of those in one namespace."""
 
 
 class Config:
@@ -63,6 +70,7 @@ class Config:
         self.priorities = Priorities()
         self.policies = Policies()
         self.selectors = Selectors(index)
+        self._hosted = index.hosted
         self._counts: Counter[tuple[str, str]] = Counter()  # of those in force, by kind and namespace
         self._totals: Counter[str] = Counter()  # by kind
         self._gone = Remembered[tuple[str, str, str], None]()
@@ -116,8 +124,9 @@ class Config:
     def _why_too_many(self, kind: str, namespace: str) -> str:
         """Say why there may be no further object, "" where there may: each namespace has its own bound."""
         in_namespace, total = self._counts[kind, namespace], self._totals[kind]
-        if namespace and in_namespace >= config_objects_of_namespace_max:
-            bound = f"{config_objects_of_namespace_max} (config_objects_of_namespace_max)"
+        name, most = _MOST_OF_NAMESPACE.get(kind, _MOST_OF_OTHERS)
+        if namespace and in_namespace >= most:
+            bound = f"{most} ({name})"
             return f"{in_namespace} of kind {kind} are in force in namespace {namespace}; allowed are {bound}"
         name, most = _MOST.get(kind, ("config_objects_max", config_objects_max))
         return f"{total} of kind {kind} are in force; allowed are {most} ({name})" if total >= most else ""
@@ -168,6 +177,8 @@ class Config:
             self.priorities.put(thing.name, thing.content)
         elif thing.kind == CO_LOCATION_POLICY:
             self.policies.put(thing)
+        elif thing.kind == HOSTED_REPLICAS:
+            self._hosted.put(thing)
         else:
             self.selectors.put(thing)
 

@@ -17,6 +17,7 @@ from domain.model.pods import PodSpec
 from domain.model.priorities import PRIORITY_MAX
 from domain.model.selectors import LabelSelector
 from domain.state.gang_members import GangMembers
+from domain.state.hosted import Hosted
 from domain.state.members import discard
 from domain.state.pod_classes import Carried, PodClass
 from domain.state.pods import PodEntry
@@ -34,6 +35,8 @@ class PodIndex:
     ----------
     gangs : GangMembers
         The pods of each gang.
+    hosted : Hosted
+        The pods of each hosted workload.
     namespaces : dict
         Name -> labels of its Namespace object; without an object it is missing.
     journal : list or None
@@ -58,6 +61,7 @@ class PodIndex:
 
     def __init__(self) -> None:
         self.gangs = GangMembers()
+        self.hosted = Hosted()
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.journal: list[tuple[PodClass | None, str, int]] | None = None
         self.changed: set[PodClass] | None = None
@@ -92,6 +96,8 @@ class PodIndex:
             self._pods.setdefault(pod.namespace, set()).add(key)
         if pod.template.gang:
             self.gangs.add_pod(pod.template.gang, key)
+        if pod.controller is not None:
+            self.hosted.add_pod(pod)
         labels = None
         if self._watching.watched:
             labels = self._watching.add_pod(key, pod)
@@ -104,6 +110,8 @@ class PodIndex:
         key, namespace = entry.spec.key, entry.spec.namespace
         if entry.spec.template.gang:
             self.gangs.forget_pod(entry.spec.template.gang, key)
+        if entry.spec.controller is not None:
+            self.hosted.forget_pod(entry.spec)
         if self._watching.watched:
             self._watching.forget_pod(key, entry.spec)
         if self._pods is not None:
@@ -119,6 +127,9 @@ class PodIndex:
         if entry.spec.template.gang or pod.template.gang:
             self.gangs.forget_pod(entry.spec.template.gang, pod.key)
             self.gangs.add_pod(pod.template.gang, pod.key)
+        if entry.spec.controller != pod.controller:
+            self.hosted.forget_pod(entry.spec)
+            self.hosted.add_pod(pod)
         labels = None
         if self._watching.watched:
             self._watching.forget_pod(pod.key, entry.spec)

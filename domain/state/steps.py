@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from domain.model.hosting import HostedChange
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodLife, PodSpec
 from domain.state.moves import Relief
@@ -90,6 +91,12 @@ class Unrelieved(msgspec.Struct, frozen=True):
 
 class Reclassify(msgspec.Struct, frozen=True):
     """Pods get the classes that selectors ask for which came or went since the last time."""
+
+
+class HostedSaid(msgspec.Struct, frozen=True):
+    """What this worker, or another one, said of hosted workloads."""
+
+    change: HostedChange
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -237,6 +244,7 @@ OwnStep = (
     | Cleared
     | Forgotten
     | Given
+    | HostedSaid
     | Lent
     | Nominated
     | Owned

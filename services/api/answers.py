@@ -335,6 +335,39 @@ class ProfileDetail(Profile, kw_only=True):
     revisions: Annotated[list[ProfileRevision], about("Its revisions, latest first")]
 
 
+class HostedWorkload(Struct, kw_only=True):
+    """What controls the pods that are scaled."""
+
+    kind: Annotated[str, about("Its kind, such as ReplicaSet")]
+    name: Annotated[str, about("Its name; its namespace is that of the object")]
+
+
+class Replicas(Struct, kw_only=True):
+    """How many replicas of a hosted workload there should be, as it was said last."""
+
+    namespace: Annotated[str, about("Namespace of the HostedReplicas")]
+    name: Annotated[str, about("Its name")]
+    workload: Annotated[HostedWorkload, about("The workload that it names")]
+    min: Annotated[int, about("The fewest that it allows")]
+    max: Annotated[int, about("The most that it allows")]
+    wanted: Annotated[int, about("How many pods there should be")]
+    running: Annotated[int, about("How many had a node")]
+    waiting_since: Annotated[
+        str | None,
+        about(f"Since when the pod waits that has waited longest ({INSTANT}, log time); null: none waits"),
+    ]
+    load_percent: Annotated[
+        float | None,
+        about(
+            "Use of the nodes that its pods may go to, relative to their capacity: of cpu or memory, "
+            "whichever is larger; null: nothing recent was measured"
+        ),
+    ]
+    reason: Annotated[str, about("Why")]
+    at: Annotated[str, about(f"When this was said ({INSTANT}, log time)")]
+    seq: Annotated[int, about("Number of the last change of `wanted`, as in berth.scales")]
+
+
 class ConfigObject(Struct, kw_only=True):
     """The latest of an object by which pods are selected, counted or ranked, or of a policy of nodes."""
 
@@ -411,6 +444,10 @@ class ProfilePage(Page[Profile]):
 
 class ConfigPage(Page[ConfigObject]):
     """Configuration objects, by kind, namespace and name."""
+
+
+class ReplicasPage(Page[Replicas]):
+    """How many replicas of hosted workloads there should be, by namespace and name."""
 
 
 class ActionPage(Page[NodeAction]):

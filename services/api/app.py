@@ -30,6 +30,7 @@ from services.api.key_routes import key_routes
 from services.api.nominations import nomination_routes
 from services.api.origin import OriginCheck, check_media_type
 from services.api.profiles import profile_routes
+from services.api.replicas import replicas_routes
 from services.api.resending import resend_routes
 from services.api.routes import decision_routes, object_routes, state_routes
 from services.api.workers import worker_routes
@@ -76,7 +77,8 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     app.include_router(
         decision_routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS
     )
-    for routes in (state_routes, nomination_routes, gang_routes, worker_routes, action_routes):
+    reading = (state_routes, nomination_routes, gang_routes, worker_routes, action_routes, replicas_routes)
+    for routes in reading:
         app.include_router(routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(
         profile_routes(deps), tags=["profiles"], dependencies=[allow("read")], responses=_ERRORS

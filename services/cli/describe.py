@@ -1,4 +1,4 @@
-"""`berth describe`: all that is known of a node, a pod, a gang or a policy, to read from top to bottom."""
+"""`berth describe`: all that is known of a node, a pod, a gang, a policy or of replicas, top to bottom."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from domain.model.config import CO_LOCATION_POLICY
+from domain.model.config import CO_LOCATION_POLICY, HOSTED_REPLICAS
 from domain.model.devices import DEVICE_ONE
 from domain.model.quantities import parse_quantity
 from services.cli import output
@@ -21,6 +21,7 @@ from services.cli.tables import (
     moment,
     node_status,
     nodes_of,
+    percent,
     policy_fields,
     qos_class,
     reasons_in_lines,
@@ -90,15 +91,23 @@ class Described(enum.StrEnum):
     POD = "pod"
     GANG = "gang"
     POLICY = "policy"
+    REPLICAS = "replicas"
 
 
 def _described(text: str) -> Described:
     """Return the kind by any of its names."""
-    known = {Kind.NODES: Described.NODE, Kind.PODS: Described.POD, Kind.GANGS: Described.GANG}
+    known = {
+        Kind.NODES: Described.NODE,
+        Kind.PODS: Described.POD,
+        Kind.GANGS: Described.GANG,
+        Kind.REPLICAS: Described.REPLICAS,
+    }
     if config_kind_of(text) == CO_LOCATION_POLICY:
         return Described.POLICY
+    if config_kind_of(text) == HOSTED_REPLICAS:
+        return Described.REPLICAS
     if (kind := kind_of(text)) not in known:
-        can = "node, pod, gang and policy can"
+        can = "node, pod, gang, policy and replicas can"
         raise typer.BadParameter(f"{text!r} cannot be described; {can}; try `berth get {kind}`")
     return known[kind]
 
@@ -109,22 +118,21 @@ async def describe(
     kind_name: Annotated[
         str,
         typer.Argument(
-            metavar="KIND", help="What to describe: a node, a pod, a gang or a policy, by any of their names."
+            metavar="KIND",
+            help="What to describe: node, pod, gang, policy or replicas, by any of their names.",
         ),
     ],
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME", help="Name of the node or policy; of the pod or gang also NAMESPACE/NAME."
-        ),
+        typer.Argument(metavar="NAME", help="Name of the node or policy; of the others also NAMESPACE/NAME."),
     ],
     namespace: Annotated[
         str | None,
-        typer.Option("-n", "--namespace", help="Namespace of pod or gang; without it, `default`."),
+        typer.Option("-n", "--namespace", help="Namespace of pod, gang or replicas; without it, `default`."),
     ] = None,
     form: Output = Format.TABLE,
 ) -> None:
-    """Show all that is known of a node, a pod, a gang or a policy: what it has and asks, what is in it."""
+    """Show all that is known of a node, a pod, a gang, a policy or of replicas: what it has and asks."""
     from services.cli.source import fetch, open_source, target
 
     kind = _described(kind_name)
@@ -133,6 +141,8 @@ async def describe(
             where = target("/v1/config", CO_LOCATION_POLICY, name)
         case Described.NODE:
             where = target("/v1/nodes", name)
+        case Described.REPLICAS:
+            where = target("/v1/replicas", *split_pod(name, namespace, "workload"))
         case Described.POD | Described.GANG:
             where = target(f"/v1/{kind}s", *split_pod(name, namespace, kind))
     async with open_source(settings) as source:
@@ -267,7 +277,27 @@ def _policy(policy: Json) -> None:
     _section("Fields", FIELDS, rows)
 
 
-_SHOWN = {Described.NODE: _node, Described.POD: _pod, Described.GANG: _gang, Described.POLICY: _policy}
+def _replicas(said: Json) -> None:
+    workload = said["workload"]
+    _facts(
+        ("Name", [f"{said['namespace']}/{said['name']}"]),
+        ("Workload", [f"{workload['kind']} {workload['name']}"]),
+        ("Wanted", [f"{said['wanted']:,}, of {said['min']:,} to {said['max']:,}"]),
+        ("Because", [said["reason"]]),
+        ("Running", [f"{said['running']:,}"]),
+        ("Waits since", [said["waiting_since"] or "none waits"]),
+        ("Load", [percent(said["load_percent"]) or "not known"]),
+        ("Said", [f"{said['at']}, change {said['seq']:,} in berth.scales"]),
+    )
+
+
+_SHOWN = {
+    Described.NODE: _node,
+    Described.POD: _pod,
+    Described.GANG: _gang,
+    Described.POLICY: _policy,
+    Described.REPLICAS: _replicas,
+}
 
 
 def _facts(*facts: tuple[str, Iterable[Any]]) -> None:

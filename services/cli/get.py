@@ -37,6 +37,7 @@ class Kind(enum.StrEnum):
     SHARDS = "shards"
     WORKERS = "workers"
     ACTIONS = "actions"
+    REPLICAS = "replicas"
     DEADLETTERS = "deadletters"
 
 
@@ -52,6 +53,7 @@ CONFIG_NAMES: dict[str, tuple[str, ...]] = {
     "PodGroup": ("podgroups", "podgroup", "pg"),
     "Workload": ("workloads", "workload"),
     "PriorityClass": ("priorityclasses", "priorityclass", "pc"),
+    "HostedReplicas": ("hostedreplicas", "hosted"),
     "CoLocationPolicy": ("policies", "policy", "colocationpolicies", "colocationpolicy", "cop"),
 }
 """The kinds of configuration objects, by the names that kubectl gives them."""
@@ -67,6 +69,7 @@ OTHER_NAMES: dict[Kind, tuple[str, ...]] = {
     Kind.SHARDS: ("shard",),
     Kind.WORKERS: ("worker",),
     Kind.ACTIONS: ("action",),
+    Kind.REPLICAS: ("replica", "rep"),
     Kind.DEADLETTERS: ("deadletter", "dl"),
 }
 NAMES: dict[Kind, Callable[[Json], str]] = {
@@ -79,6 +82,7 @@ NAMES: dict[Kind, Callable[[Json], str]] = {
     Kind.CONFIG: lambda item: "/".join(filter(None, (item["kind"].lower(), item["namespace"], item["name"]))),
     Kind.SHARDS: lambda item: f"shard/{item['shard']}",
     Kind.WORKERS: lambda item: f"worker/{item['name']}",
+    Kind.REPLICAS: lambda item: f"replicas/{item['namespace']}/{item['name']}",
     Kind.DEADLETTERS: lambda item: f"deadletter/{item['id']}",
 }
 """What `-o name` prints, and `berth get` takes again. Groups of pending pods and actions have no name."""
@@ -108,6 +112,7 @@ FILTERS: dict[Kind, frozenset[str]] = {
     Kind.SHARDS: frozenset({"shard", "history"}),
     Kind.WORKERS: frozenset({"since"}),
     Kind.ACTIONS: frozenset({"node"}),
+    Kind.REPLICAS: frozenset({"namespace"}),
     Kind.DEADLETTERS: frozenset(),
 }
 HISTORY_FILTERS = frozenset({"shard", "since", "until", "history"})
@@ -154,6 +159,8 @@ async def _one(
     match kind:
         case Kind.PODS:
             return dict(await fetch(source, target("/v1/pods", *split_pod(name, namespace))))
+        case Kind.REPLICAS:
+            return dict(await fetch(source, target("/v1/replicas", *split_pod(name, namespace, "workload"))))
         case Kind.GANGS:
             return dict(await fetch(source, target("/v1/gangs", *split_pod(name, namespace, "gang"))))
         case Kind.NODES | Kind.DECISIONS | Kind.PROFILES | Kind.DEADLETTERS:
@@ -188,7 +195,8 @@ KindNames = Annotated[
     typer.Argument(
         metavar="KIND",
         help="nodes, pods, decisions, pending, nominations, gangs, profiles, config, shards, workers, "
-        "actions or deadletters; `po` or `po,no` too; of config also namespaces, services, policies, …",
+        "actions, replicas or deadletters; `po` or `po,no` too; of config also namespaces, services, "
+        "policies, …",
     ),
 ]
 ItemNames = Annotated[

@@ -89,21 +89,41 @@ async def executor(
         Path | None,
         typer.Option("--positions", help="File that keeps how far decisions were read.", dir_okay=False),
     ] = None,
+    scale: Annotated[
+        Path | None,
+        typer.Option(
+            "--scale",
+            help="Pods, one per hosted workload: make as many of each as berth.scales says.",
+            dir_okay=False,
+            exists=True,
+        ),
+    ] = None,
 ) -> None:
     """Delete pods that were evicted, as a kubelet would: for tests. Until Ctrl-C.
 
-    Prints a line for each pod whose deletion it wrote into the log.
+    With `--scale` it also makes and deletes pods of hosted workloads, as their controllers would. Prints a
+    line for each pod whose deletion it wrote into the log, and for each scale.
     """
     from services import bootstrap
+    from services.cli.documents import read_values
     from services.executor.run import Executor, Positions
+    from services.executor.scaling import ScaledFile, Scaler, templates_of
     from services.supervising import announced, leave, supervise
+
+    try:
+        templates = templates_of([] if scale is None else read_values(str(scale)))
+    except ValueError as error:
+        raise typer.BadParameter(f"{scale}: {error}; each has ownerReferences with a controller") from None
+    scaled = None if positions is None else positions.with_name(f"{positions.name}.scales")
 
     async with (
         bootstrap.place(settings, join=True) as at,
         contextlib.aclosing(bootstrap.open_log(at)) as log,
     ):
-        line, work = "executor is up; Ctrl-C stops it", Executor(log, Positions(positions), echo).run()
-        await supervise(announced(line, work))
+        works = [Executor(log, Positions(positions), echo).run()]
+        if templates:
+            works.append(Scaler(log, templates, ScaledFile(scaled), echo).run())
+        await supervise(announced("executor is up; Ctrl-C stops it", works[0]), *works[1:])
     leave()
 
 

@@ -30,6 +30,11 @@ def moment(title: str, name: str, *, wide: bool = False) -> Column:
 # ------------------------------------------------------------------------------------------------- amounts
 
 
+def percent(value: float | None) -> str | None:
+    """Return a share as people read it; None: it is not known."""
+    return None if value is None else f"{value:.1f}%"
+
+
 def amounts(values: Mapping[str, str]) -> str:
     """Return ``cpu=2 memory=1Gi``."""
     return " ".join(f"{name}={value}" for name, value in values.items())
@@ -398,6 +403,20 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("UID", _field("uid"), wide=True),
         Column("SENT BY", _field("sent_by"), wide=True),
         Column("ID", _field("id"), wide=True, right=True),
+    ),
+    "replicas": (
+        Column("NAMESPACE", _field("namespace"), keep=True),
+        Column("NAME", _field("name"), keep=True),
+        Column("MIN", _field("min"), right=True),
+        Column("MAX", _field("max"), right=True),
+        Column("WANTED", _field("wanted"), right=True),
+        Column("RUNS", _field("running"), right=True),
+        moment("WAITS", "waiting_since"),
+        Column("LOAD", lambda item: percent(item["load_percent"]), right=True),
+        Column("REASON", _field("reason")),
+        Column("WORKLOAD", lambda item: f"{item['workload']['kind']}/{item['workload']['name']}", wide=True),
+        moment("SAID", "at", wide=True),
+        Column("SEQ", _field("seq"), wide=True, right=True),
     ),
     "deadletters": (
         Column("ID", _field("id"), keep=True),

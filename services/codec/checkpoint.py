@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import convert
 
+from domain.model.hosting import ReplicasSaid, WaitSaid
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.ports.inbox import Forwarded, lanes_of
@@ -39,11 +40,13 @@ ROWS: dict[str, Any] = {
     "profiles": ProfileRow,
     "config": ConfigRow,
     "usage": list,  # record, sender
+    "replicas": ReplicasSaid,
+    "waits": WaitSaid,
 }
 """The fields of ``LedgerState`` that are many rows, with the type of a row."""
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
+class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The other fields of ``LedgerState``, but for the secret, which no checkpoint holds."""
 
     offsets: Sequence[tuple[int, str, int, int]]
@@ -51,6 +54,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     seq_next: dict[int, int]
     dead_seq_next: dict[int, int]
     log_time_ms: int
+    scale_seq: int = 0
 
 
 Offsets = Mapping[tuple[int, str, int], int]
@@ -71,6 +75,7 @@ def pack_head(
     seq_next: Mapping[int, int],
     dead_seq_next: Mapping[int, int],
     log_time_ms: int,
+    scale_seq: int = 0,
 ) -> str:
     """Return the head of a state as JSON."""
     head = Head(
@@ -79,6 +84,7 @@ def pack_head(
         seq_next=dict(seq_next),
         dead_seq_next=dict(dead_seq_next),
         log_time_ms=log_time_ms,
+        scale_seq=scale_seq,
     )
     return msgspec.json.encode(head).decode()
 
@@ -101,6 +107,7 @@ def unpack_state(head: str, parts: Iterable[tuple[str, bytes]], seal_secret: byt
         seq_next=told.seq_next,
         dead_seq_next=told.dead_seq_next,
         log_time_ms=told.log_time_ms,
+        scale_seq=told.scale_seq,
         seal_secret=seal_secret,
         templates=dict(found.pop("templates")),
         **found,

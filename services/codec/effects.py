@@ -63,6 +63,8 @@ def effects_of(batch: CommitBatch) -> dict[str, str]:
         ("node actions", batch.cluster.actions),
         ("usage", [(to_builtins(row.record, str_keys=True), row.sent_by) for row in batch.cluster.usage]),
         ("bill", batch.cluster.bill),
+        ("hosted replicas", [*batch.cluster.hosted.said, *batch.cluster.hosted.gone]),
+        ("hosted waits", batch.cluster.hosted.waits),
     )
     return {kind: _hash(rows) for kind, rows in kinds if rows}
 

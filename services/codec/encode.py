@@ -12,6 +12,7 @@ from domain.manifests.metadata import Identity, read_name, read_namespace
 from domain.manifests.objects import convert_manifest
 from domain.model.decisions import Decision, Outcome
 from domain.model.errors import FieldError
+from domain.model.hosting import ReplicasSaid
 from domain.model.pods import PodTemplate
 from domain.model.timestamps import format_ms
 from domain.model.validation import shown
@@ -170,6 +171,51 @@ def encode_decision(
             msgspec.Raw(fragment),
             labels,
             node_version,
+        )
+    )
+
+
+class HostedWorkload(msgspec.Struct, gc=False):
+    """The workload of a scale."""
+
+    kind: str
+    name: str
+
+
+class ScaleRecord(msgspec.Struct, gc=False):
+    """A record of ``berth.scales``, in the order of its keys."""
+
+    seq: int
+    namespace: str
+    name: str
+    workload: HostedWorkload
+    min: int
+    max: int
+    wanted: int
+    running: int
+    waiting_since: str | None
+    load_percent: float | None
+    reason: str
+    decided_at: str
+
+
+def encode_scale(said: ReplicasSaid) -> bytes:
+    """Return the record of a change of how many replicas are wanted; equal arguments give equal bytes."""
+    since_ms = said.waiting_since_ms
+    return _encode_record(
+        ScaleRecord(
+            said.seq,
+            said.namespace,
+            said.name,
+            HostedWorkload(said.kind, said.workload),
+            said.least,
+            said.most,
+            said.wanted,
+            said.running,
+            None if since_ms is None else format_ms(since_ms),
+            said.load_percent,
+            said.reason,
+            format_ms(said.at_ms),
         )
     )
 

@@ -33,6 +33,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "PodGroup": ("scheduling.x-k8s.io/v1alpha1", CONFIG_TOPIC),
     "Workload": ("scheduling.k8s.io/v1alpha1", CONFIG_TOPIC),
     "CoLocationPolicy": ("berth/v1", CONFIG_TOPIC),
+    "HostedReplicas": ("berth/v1", CONFIG_TOPIC),
     "Service": ("v1", CONFIG_TOPIC),
     "ReplicationController": ("v1", CONFIG_TOPIC),
     "ReplicaSet": ("apps/v1", CONFIG_TOPIC),

@@ -95,7 +95,7 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
         lives=_number(lives, [pod.life for pod in renewed]),
     )
     nominated = _nominated(batch, signatures)
-    return _encode(
+    return _written(
         Feed(
             signatures=list(signatures),
             labels=list(map(dict, labels)),
@@ -116,8 +116,14 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
             rest=None if batch.journal.call is None else Rest(batch.journal.call, dict(batch.offsets.shards)),
             gone=_gone(batch),
             moves=_moves(batch),
+            hosted=batch.cluster.hosted if batch.cluster.hosted.has_any else None,
         )
     )
+
+
+def _written(feed: Feed) -> bytes:
+    """Return a feed as bytes. Its last column is left out where it is empty, as it nearly always is."""
+    return _encode(feed if feed.hosted is not None else msgspec.structs.astuple(feed)[:-1])
 
 
 def _gone(batch: CommitBatch) -> Gone:

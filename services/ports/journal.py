@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from domain.model.hosting import HostedChange
 from domain.model.limits import preemption_seconds, tombstone_hours
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodLife, PodTemplate
@@ -193,6 +194,8 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
         ledger.
     moves : MovesFed or None
         Given where moves of pods from hot nodes began or ended.
+    hosted : HostedChange or None
+        What it says of hosted workloads; left out where that is nothing.
     """
 
     signatures: list[bytes] = []
@@ -214,6 +217,7 @@ class Feed(msgspec.Struct, frozen=True, array_like=True, gc=False):
     rest: Rest | None = None
     gone: Gone | None = None
     moves: MovesFed | None = None
+    hosted: HostedChange | None = None
 
 
 class Followed(msgspec.Struct, frozen=True, kw_only=True):

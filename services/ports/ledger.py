@@ -11,6 +11,7 @@ import msgspec
 from domain.colocation.pricing import BillLine
 from domain.model.actions import NodeAction
 from domain.model.decisions import Attempt, Decision
+from domain.model.hosting import HostedChange, ReplicasSaid, WaitSaid
 from domain.model.pods import PodTemplate
 from domain.model.timestamps import NEVER_MS
 from domain.model.usage import UsageRecord
@@ -155,6 +156,19 @@ class ActionRow(NamedTuple):
     sent_by: str | None
 
 
+class Scale(NamedTuple):
+    """A change of how many replicas of an object are wanted, with its record for ``berth.scales``.
+
+    ``at_ms`` is its log time; ``seq`` counts from 1, without a hole.
+    """
+
+    seq: int
+    namespace: str
+    name: str
+    at_ms: int
+    payload: bytes
+
+
 class BatchCluster(msgspec.Struct, frozen=True, kw_only=True):
     """What a batch changes of nodes and of the configuration, and what must hold for its claims.
 
@@ -164,6 +178,7 @@ class BatchCluster(msgspec.Struct, frozen=True, kw_only=True):
     that goes. ``actions`` are what agents did. A revision of a profile that is there gets the resource
     version. ``bill`` is added to what the hours have already, and ``unbilled`` counts the pods that reports
     name and it leaves out, by reason; the ledger does not keep that.
+    ``hosted`` is what it says of hosted workloads, and ``scales`` what is to be published of that.
     """
 
     facts: Sequence[NodeFact] = ()
@@ -177,6 +192,8 @@ class BatchCluster(msgspec.Struct, frozen=True, kw_only=True):
     config: Sequence[ConfigRow] = ()
     bill: Sequence[BillLine] = ()
     unbilled: Mapping[str, int] = {}
+    hosted: HostedChange = HostedChange()
+    scales: Sequence[Scale] = ()
 
 
 class BatchPods(msgspec.Struct, frozen=True, kw_only=True):
@@ -289,6 +306,7 @@ class LedgerBase(msgspec.Struct, frozen=True, kw_only=True):
     far its journal had come, ``seq_next`` its next seq, ``guards`` of each key its version
     (``services/ports/guards.py``), ``lanes`` how far all inboxes are written and read. ``seal_secret`` is
     that of ``services/codec/seal.py``. ``tombstones`` are in the order in which pods and nodes went.
+    ``replicas`` and ``waits`` are what was said of hosted workloads last.
     """
 
     nodes: Sequence[NodeRow]
@@ -300,6 +318,8 @@ class LedgerBase(msgspec.Struct, frozen=True, kw_only=True):
     config: Sequence[ConfigRow]
     usage: Sequence[UsageRow]
     tombstones: list[PodTombstone] = []
+    replicas: Sequence[ReplicasSaid] = ()
+    waits: Sequence[WaitSaid] = ()
     batches: Mapping[int, int] = {}
     seq_next: Mapping[int, int] = {}
     guards: Mapping[str, int] = {}
@@ -315,6 +335,7 @@ class LedgerPart(msgspec.Struct, frozen=True, kw_only=True):
     Records below ``refold_below`` were folded before, and come once more for what they say of pods that are
     known. ``orphaned`` are keys of placed pods that were told last that their node is gone. ``shards_count``
     counts all shards of the ledger. ``gone`` is only for a worker that was not told by the feeds.
+    ``scale_seq`` is the number of the last scale.
     """
 
     shards_count: int
@@ -328,6 +349,7 @@ class LedgerPart(msgspec.Struct, frozen=True, kw_only=True):
     seq_next: Mapping[int, int]
     dead_seq_next: Mapping[int, int]
     log_time_ms: int
+    scale_seq: int = 0
 
 
 class LedgerState(LedgerBase, frozen=True, kw_only=True):
@@ -340,6 +362,7 @@ class LedgerState(LedgerBase, frozen=True, kw_only=True):
     forwarded: Sequence[Forwarded] = ()
     seq_next: Mapping[int, int]
     dead_seq_next: Mapping[int, int]
+    scale_seq: int = 0
 
     @property
     def part(self) -> LedgerPart:

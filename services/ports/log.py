@@ -14,6 +14,7 @@ CONFIG_TOPIC = "berth.config"
 TICKS_TOPIC = "berth.ticks"
 DECISIONS_TOPIC = "berth.decisions"
 DEAD_LETTER_TOPIC = "berth.deadletter"
+SCALES_TOPIC = "berth.scales"
 
 
 class TopicSpec(NamedTuple):
@@ -34,6 +35,7 @@ def topic_specs(shards: int) -> tuple[TopicSpec, ...]:
         TopicSpec(TICKS_TOPIC, 1, True),
         TopicSpec(DECISIONS_TOPIC, shards, False),
         TopicSpec(DEAD_LETTER_TOPIC, 1, False),
+        TopicSpec(SCALES_TOPIC, 1, False),
     )
 
 

@@ -12,6 +12,7 @@ class Stream(enum.StrEnum):
 
     DECISIONS = "decisions"
     DEAD_LETTERS = "dead-letters"
+    SCALES = "scales"  # of shard 0 alone
 
 
 class OutboxItem(NamedTuple):
@@ -23,7 +24,7 @@ class OutboxItem(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """How far a ledger has come in which pods wait.
+    """How far a ledger has come in which pods wait, or replicas are hosted.
 
     ``log_time_ms`` is the newest log time, ``due_ms`` the next one at which time alone lets something be
     decided; None: nothing is timed.
@@ -76,7 +77,7 @@ class Outbox(Protocol):
     ) -> Sequence[OutboxItem]:
         """Return committed rows with ``seq > after_seq``, in order, without a hole but what was pruned.
 
-        Dead letters are deleted only before the cursor: behind it there is none.
+        Dead letters and scales are deleted only before the cursor: behind it there is none.
         """
 
     async def decisions(self, shard: int, seqs: Sequence[int]) -> Sequence[OutboxItem]:
@@ -105,7 +106,7 @@ class Outbox(Protocol):
         """Move the cursor forward; False (and nothing written) when the epoch is no longer the shard's."""
 
     async def timed(self) -> Timed | None:
-        """Return how far the ledger has come; None where no pod waits, so that nothing is timed."""
+        """Return how far the ledger has come; None where no pod waits, and nothing is hosted."""
 
     async def wait(self, shard: int, timeout_seconds: float) -> None:
         """Return when something of a shard may have been committed, or after the time."""

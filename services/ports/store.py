@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from domain.model.decisions import Attempt
+from domain.model.hosting import ReplicasSaid
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.ports.access import Access, AccessFilter, Place
@@ -335,6 +336,19 @@ class Processes(Protocol):
         """Return what agents did, of one node or of all, the latest first, below a number.
 
         What was done to pods is left out but for those of the namespaces ``seen`` (None: all).
+        """
+
+    async def replicas(
+        self,
+        namespace: str | None,
+        name: str | None,
+        seen: Collection[str] | None,
+        limit: int,
+        after: tuple[str, str] | None,
+    ) -> Rows[ReplicasSaid]:
+        """Return what was said last of hosted workloads, by namespace and name of their objects.
+
+        Those of other namespaces than ``seen`` (None: all) are left out.
         """
 
     async def counts(self) -> Counts:

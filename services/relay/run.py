@@ -4,7 +4,7 @@ When a shard is taken over, the end of the topic is compared with the ledger. So
 publishing and noting it publishes nothing twice, what the broker lost is published again, and what the ledger
 does not hold raises the alarm. While it runs, a relay expects each append where the one before it ended, and
 the last row that it published in the ledger; where either is not so, it compares again. Beside that the
-relay of shard 0 writes ticks.
+relay of shard 0 publishes scales, and writes ticks.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from services.backoff import Backoff
 from services.ports.log import (
     DEAD_LETTER_TOPIC,
     DECISIONS_TOPIC,
+    SCALES_TOPIC,
     TICKS_TOPIC,
     Entry,
     Log,
@@ -31,13 +32,18 @@ from services.ports.log import (
     TopicPartition,
 )
 from services.ports.outbox import Outbox, OutboxItem, Stream
+from services.relay.scales import last_published
 from services.relay.tail import compare, describe
 from services.relay.ticking import TICK, TICK_SECONDS, Ticker
 from services.topics import CHECK_SECONDS, check_topics, until_first, watch_topics
 
 _LOGGER = logging.getLogger(__name__)
-_TOPICS = {Stream.DECISIONS: DECISIONS_TOPIC, Stream.DEAD_LETTERS: DEAD_LETTER_TOPIC}
-_WRITTEN = (DECISIONS_TOPIC, DEAD_LETTER_TOPIC, TICKS_TOPIC)
+_TOPICS = {
+    Stream.DECISIONS: DECISIONS_TOPIC,
+    Stream.DEAD_LETTERS: DEAD_LETTER_TOPIC,
+    Stream.SCALES: SCALES_TOPIC,
+}
+_WRITTEN = (DECISIONS_TOPIC, DEAD_LETTER_TOPIC, SCALES_TOPIC, TICKS_TOPIC)
 RELEASE_SECONDS = 0.5
 
 
@@ -174,7 +180,8 @@ class Relay:
             await writer.aclose()
 
     async def _publish(self, shard: int, epoch: int) -> None:
-        places = {stream: await self._resume(shard, stream, epoch) for stream in Stream}
+        streams = [each for each in Stream if each is not Stream.SCALES or not shard]
+        places = {stream: await self._resume(shard, stream, epoch) for stream in streams}
         ledger = (await self._outbox.ledger_name(shard)).encode()  # an alarm may have given it another
         writer = await self._log.writer()
         clock = asyncio.get_running_loop().time
@@ -182,7 +189,7 @@ class Relay:
         try:
             while True:
                 moved = False
-                for stream in Stream:
+                for stream in streams:
                     place = await self._publish_some(shard, epoch, stream, places[stream], writer, ledger)
                     moved = moved or place.seq != places[stream].seq
                     places[stream] = place
@@ -201,6 +208,11 @@ class Relay:
         if stream is Stream.DEAD_LETTERS:
             return _Place(noted)  # all shards share one partition: a letter may come twice after a crash
         name = (await self._outbox.ledger_name(shard)).encode()
+        if stream is Stream.SCALES:
+            seq = noted if shard else await last_published(self._log, self._outbox, noted, name)
+            if seq > noted and not await self._outbox.mark_published(shard, stream, epoch, seq):
+                raise Fenced(f"another relay publishes shard {shard}")
+            return _Place(seq)
         compared = await self._outbox.compared(shard)
         tail = await compare(self._log, self._outbox, shard, noted, compared, name)
         if tail.seq < noted and tail.foreign is None:

@@ -75,7 +75,9 @@ class BatchBuilder:
     @property
     def has_any(self) -> bool:
         """Whether anything is to be written, beside what the state says of nodes."""
-        return bool(self.decider.made or self.pods.has_waits or self.cluster.measured or self.cluster.actions)
+        cluster = self.cluster
+        has_any = cluster.measured or cluster.actions or cluster.hosted.has_any
+        return bool(self.decider.made or self.pods.has_waits or has_any)
 
     def reach(self, appended_at_ms: int, event_at_ms: int | None, sent_by: str) -> None:
         """Begin the next record. Brokers' clocks may disagree, so log time is the latest time so far."""

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 
 from domain.colocation.pricing import BillLine, added
+from domain.model.hosting import HostedChange
 from domain.model.pods import PodSpec
 from domain.state.changes import ConfigChanged, NodeMeasured, ProfileChanged
 from domain.state.cluster import ClusterState
-from services.ports.ledger import ActionRow, BatchCluster, ConfigRow, ProfileRow
+from services.ports.ledger import ActionRow, BatchCluster, ConfigRow, ProfileRow, Scale
 from services.worker.ledger_rows import (
     config_row,
     gangs_placed,
@@ -29,6 +30,8 @@ class ClusterRows:
         Nodes whose spec changed, and whose usage is to be written: the sender of the last event.
     strict : set
         Nodes of bound pods that ask for more than spec and room.
+    hosted, scales
+        What is said of hosted workloads, and what is to be published of it.
     """
 
     def __init__(self) -> None:
@@ -36,6 +39,7 @@ class ClusterRows:
         self.measured: dict[str, str] = {}
         self.strict: set[str] = set()
         self.actions: list[ActionRow] = []  # of agents
+        self.hosted, self.scales = HostedChange(), list[Scale]()
         self._gangs: dict[str, int] = {}  # of which pods claim nodes: how many must keep theirs
         self._members: dict[str, list[str]] = {}  # the nodes of these pods
         self._profiles: list[ProfileRow] = []
@@ -79,4 +83,6 @@ class ClusterRows:
             config=self._config,
             bill=[line for _, line in sorted(self._bill.items())],
             unbilled=self._unbilled,
+            hosted=self.hosted,
+            scales=self.scales,
         )

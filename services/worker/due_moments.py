@@ -23,6 +23,11 @@ class DueMoments:
         self.due_ms = NEVER_MS
         self._has_looked = False
 
+    def expect(self, due_ms: int) -> None:
+        """Take note of a moment that is known before the first look, as it follows from log time alone."""
+        if due_ms < self.due_ms:
+            self.due_ms = due_ms + -due_ms % timed_step_ms
+
     def ends_ms(self, now_ms: int, is_recorded: bool) -> int:
         """Return the moment at which a batch that begins now ends; of a recorded one its row says that."""
         return NEVER_MS if is_recorded or now_ms >= self.due_ms else self.due_ms

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from domain.cycle.schedule import Scheduler
 from domain.model import limits
+from domain.model.config import HOSTED_REPLICAS
 from domain.model.errors import Fenced
-from domain.model.events import Event, NodeDeleted, ProfileEvent
+from domain.model.events import ConfigUpserted, Event, NodeDeleted, ProfileEvent
 from domain.model.limits import batch_decisions_max, tombstone_hours, tombstone_steps, usage_window_seconds
 from domain.model.profiles import Profile
 from domain.state.changes import LeftToReport, PodGiven
@@ -37,6 +38,7 @@ from services.worker.follow.events import (
 )
 from services.worker.follow.positions import Folded, JournalPositions
 from services.worker.forwarding import WAIT, Forwarding, is_member
+from services.worker.hosting import HostedRows
 from services.worker.ledger_view import LedgerView
 from services.worker.read_ahead import ReadAhead, changes_plans, is_of_use
 from services.worker.recent_claims import RecentClaims
@@ -128,6 +130,7 @@ class Planner:
         self.forwarding = Forwarding(base.shards_count, base.lanes, self.scheduler.state)
         restore(base, self.scheduler, self.ledger_view)
         restore_gone(base.tombstones, self.scheduler.state.tombstones, self._step_ms)
+        self._hosted = HostedRows(self.scheduler, self.ledger_view, base)
 
     def take(self, leases: Sequence[Lease], part: LedgerPart) -> None:
         """Decide for these shards, too, from where the ledger says that they are."""
@@ -140,6 +143,8 @@ class Planner:
         self.forwarding.take(part)
         self._pass_to(self._now_ms)
         self._left_to_report += self._hold(part.orphaned)
+        self._hosted.take(part, self._now_ms)
+        self._due_moments.expect(self.scheduler.hosting.due_ms(self._now_ms))
         self._journal_positions.take(self.ledger_view.epochs, part.offsets)
         # Pods that wait were tried by another worker: what made room since may be known here already.
         self.scheduler.recheck_all_nodes()
@@ -314,6 +319,7 @@ class Planner:
             result = self.scheduler.cycle(self._now_ms, self._due_moments.passed_ms(self._now_ms))
             builder.decide(result, duration_us=self._stopwatch() - began_us)
             builder.cluster.strict |= self.guards.decide(result, self.scheduler.state)
+            builder.cluster.hosted, builder.cluster.scales = self._hosted.look(self._now_ms)
             is_tried = self.scheduler.queue.take_put_off() or bool(result.attempts or result.looked_at)
             # A worker without a shard has no batch to say so in.
             is_tried |= self._due_moments.look(self.scheduler, self._now_ms) and bool(self.ledger_view.epochs)
@@ -406,9 +412,17 @@ class Planner:
                     shared = without_measured(shared, event.name)
             if configures:
                 break
+            if topic == CONFIG_TOPIC and isinstance(event, ConfigUpserted) and event.kind == HOSTED_REPLICAS:
+                due_ms = self._expect_step(builder.now_ms, is_recorded)
         self.read_ahead.take(end, () if is_recorded else here)
         self.is_stalled = home == WAIT and not here
         return Folded(ends, sources, shared)
+
+    def _expect_step(self, now_ms: int, is_recorded: bool) -> int:
+        """Return where the batch ends now that replicas are hosted: the first step ends as all others do."""
+        self.scheduler.hosting.pass_to(now_ms)
+        self._due_moments.expect(self.scheduler.hosting.due_ms(now_ms))
+        return self._due_moments.ends_ms(now_ms, is_recorded)
 
     def _waits(self, event: Event | ProfileEvent | None, configures: bool, taken_count: int) -> bool:
         """Say whether a record begins a batch of its own."""
@@ -437,6 +451,7 @@ class Planner:
     def renew(self) -> None:
         """Forget with the next batch what a restart forgets: a start from a checkpoint goes on alike."""
         self._is_renewed = True
+        self._hosted.renew(self._now_ms)
 
     def _journal(self, batch: CommitBatch, folded: Folded) -> JournalRow:
         row, begins = self._journal_positions.tell(shard=self.lead, batch=self.batch)

@@ -39,6 +39,7 @@ CANNOT: dict[str, str] = {
     "berth api --port": _SERVES,
     "curl -s -X POST localhost:8080/v1/keys": "makes a key; from then on the API asks everybody for one",
     "berth agent --node": "acts on the groups of a machine; tests/integration/test_agent.py runs it",
+    "berth describe replicas": "is said when a step of 30 s ends; tests/integration/test_hosting.py asks it",
     "berth search functions": "minutes of processor time; tests/unit/test_search.py runs the same, shorter",
     "berth trace openb --with-deletions --speed": "takes as long as the trace at that speed: minutes",
     "berth trace openb | berth apply": "the running instance of this test was filled by it",

@@ -599,6 +599,7 @@ async def test_the_contract_names_all_routes(world: World) -> None:
         "/v1/nominations",
         "/v1/bill",
         "/v1/actions",
+        *("/v1/replicas", "/v1/replicas/{namespace}/{name}"),
         *("/v1/gangs", "/v1/gangs/{namespace}/{name}"),
         "/v1/profiles",
         "/v1/profiles/{name}",

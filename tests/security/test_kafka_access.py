@@ -25,6 +25,7 @@ from services.ports.log import (
     DECISIONS_TOPIC,
     NODES_TOPIC,
     PODS_TOPIC,
+    SCALES_TOPIC,
     TICKS_TOPIC,
     Entry,
     Record,
@@ -159,7 +160,7 @@ async def test_nobody_does_more_than_its_work(granted: AskedBroker) -> None:
     writes = {
         "berth-init": (),
         "berth-worker": (),
-        "berth-relay": (DECISIONS_TOPIC, DEAD_LETTER_TOPIC, TICKS_TOPIC),
+        "berth-relay": (DECISIONS_TOPIC, DEAD_LETTER_TOPIC, SCALES_TOPIC, TICKS_TOPIC),
         "berth-api": STATE,
         "stranger": (),
     }

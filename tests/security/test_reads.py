@@ -123,7 +123,19 @@ async def world(embedded_dsn: str) -> AsyncIterator[World]:
             await work_off(place)
             await promise(place)
             await bill(place)
+            await scale(place)
             yield World(place, client)
+
+
+async def scale(place: Place) -> None:
+    """Say of a workload of each team how many replicas there should be."""
+    connection = await asyncpg.connect(place.dsn)
+    for seq, (team, word) in enumerate(((OURS, "ant"), (THEIRS, MARK)), 1):
+        await connection.execute(
+            "INSERT INTO hosted_replicas VALUES ($1, $2, 'ReplicaSet', $3, 1, 9, 2, 1, NULL, 1, $4, 7, $5)",
+            *(team, f"{word}-hosted", f"{word}-set", f"a pod of {word} waits", seq),
+        )
+    await connection.close()
 
 
 async def promise(place: Place) -> None:
@@ -338,6 +350,10 @@ async def asked(world: World) -> dict[str, list[str]]:
         "/v1/nominations": ["", "?limit=1"],
         "/v1/bill": ["", "?limit=1", "?by=quality", "?by=day", f"?namespace={OURS}"],
         "/v1/actions": ["", "?node=n1", "?limit=1"],
+        "/v1/replicas": ["", "?limit=1", f"?namespace={OURS}"],
+        "/v1/replicas/{namespace}/{name}": [
+            f"{team}/{'ant' if team == OURS else MARK}-hosted" for team in (OURS, THEIRS)
+        ],
         "/v1/gangs": ["", "?limit=1", f"?namespace={OURS}"],
         "/v1/gangs/{namespace}/{name}": [
             f"{team}/{'ant' if team == OURS else MARK}-team" for team in (OURS, THEIRS)

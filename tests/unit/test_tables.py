@@ -211,6 +211,22 @@ DATA: dict[str, list[Item]] = {
             "sent_by": "key:agent",
         }
     ],
+    "replicas": [
+        {
+            "namespace": "openb",
+            "name": "crawler",
+            "workload": {"kind": "ReplicaSet", "name": "crawler-7f9c6d5b8"},
+            "min": 1,
+            "max": 1_000,
+            "wanted": 182,
+            "running": 180,
+            "waiting_since": THEN,
+            "load_percent": 43.5,
+            "reason": "the load is 43.5 %: 2 more fit",
+            "at": NOW,
+            "seq": 17,
+        }
+    ],
     "deadletters": [
         {
             "id": "0-1",
@@ -332,6 +348,20 @@ def test_a_node_tells_what_is_free_of_each_device(
     rows = re.findall(r"^ +(\d+) +([\d,]+) +([\d,]+)$", text, re.MULTILINE)
     numbers = [[int(cell.replace(",", "")) for cell in row] for row in rows]
     assert numbers == [[i, each, max(0, 1000 - each)] for i, each in enumerate(taken)]
+
+
+@pytest.mark.usefixtures("terminal")
+def test_describe_says_how_many_replicas_there_should_be_and_why(capsys: pytest.CaptureFixture[str]) -> None:
+    (said,) = DATA["replicas"]
+    describe._replicas(said | {"waiting_since": None, "load_percent": None})
+    lines = shown(capsys)
+    text = "\n".join(lines)
+    assert max(map(len, lines)) <= 80
+    assert re.search(r"Workload: +ReplicaSet crawler-7f9c6d5b8", text)
+    assert re.search(r"Wanted: +182, of 1 to 1,000", text)
+    assert re.search(r"Because: +the load is 43.5 %: 2 more fit", text)
+    assert re.search(r"Waits since: +none waits", text)
+    assert re.search(r"Load: +not known", text)
 
 
 @pytest.mark.usefixtures("terminal")
@@ -564,7 +594,7 @@ def test_a_selector_that_is_none_is_refused(selector: str) -> None:
         (("get", "pending", "-l", "a=b"), "--selector does not apply to pending; it takes --shard"),
         (("get", "pod", "a/b", "-n", "c", "--api", "http://127.0.0.1:9"), "is not in the namespace c"),
         (("get", "decisions", "--watch", "--newest"), "leave the id and --newest out"),
-        (("describe", "shard", "0"), "'shard' cannot be described; node, pod, gang and policy can"),
+        (("describe", "shard", "0"), "'shard' cannot be described; node, pod, gang, policy and replicas can"),
     ],
 )
 def test_what_does_not_go_together_is_said(arguments: tuple[str, ...], said: str) -> None:

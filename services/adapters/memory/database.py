@@ -16,6 +16,7 @@ from domain.model.nodes import NodeSpec
 from domain.model.pods import PodTemplate
 from domain.model.timestamps import NEVER_MS
 from services.adapters.batches import ShardAdvance, ShardCounters, own_shards, shard_advances, stands
+from services.adapters.memory.hosting import HostedTables
 from services.adapters.memory.inbox import InboxTables
 from services.adapters.memory.measured import MeasuredTables
 from services.adapters.memory.moves import MovesTable
@@ -162,6 +163,7 @@ class MemoryDatabase:
         self.config_objects: dict[tuple[str, str, str], ConfigRow] = {}
         self.profiles: dict[tuple[str, int], ProfileRow] = {}
         self.measured = MeasuredTables()
+        self.hosted = HostedTables()
         self.guards: dict[str, GuardRow] = {}
         self.journal: dict[tuple[int, int], JournalRow] = {}
         self.checkpoints: list[tuple[Checkpoint, LedgerState]] = []
@@ -242,6 +244,7 @@ class MemoryDatabase:
         """Keep only what a worker starts from."""
         self.placements.clear()
         self.inbox.handed.clear()
+        self.hosted.scales.clear()
         self._opening_seqs.clear()
         for table in (self.attempts, self.journal, self.node_specs, self.node_versions, self.group_attempts):
             table.clear()
@@ -317,6 +320,7 @@ class MemoryDatabase:
         self.nominations.check(pods, shards)
         self.moves.check(pods, shards)
         self.inbox.check(pods)
+        self.hosted.check(batch.cluster)
         if (row := batch.journal.row) is not None and (row.shard, row.batch) in self.journal:
             raise LedgerMismatch("journal_pkey: a batch would be written twice")
 
@@ -348,6 +352,7 @@ class MemoryDatabase:
             if not thing.is_forgotten:
                 self.config_objects[about] = thing
         self.measured.write(cluster)
+        self.hosted.write(cluster)
 
     def _write_decisions(self, decisions: BatchDecisions) -> None:
         for decision, payload in decisions.made:

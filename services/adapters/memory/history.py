@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
 
+from domain.model.hosting import HostedChange
 from domain.model.pods import PodTemplate
 from services.adapters.batches import shard_advances
 from services.adapters.memory.database import MemoryDatabase, OffsetRow, PlacementRow
@@ -123,6 +124,8 @@ class ScratchLedger:
         database.inbox.forwarded = {(row.shard, row.key, row.uid): row for row in state.forwarded}
         database.profiles = {(row.name, row.revision): row for row in state.profiles}
         database.config_objects = {(row.kind, row.namespace, row.name): row for row in state.config}
+        database.hosted.take(HostedChange(list(state.replicas), [], list(state.waits)))
+        database.hosted.scale_seq = state.scale_seq
         database.measured.usage = {row.record.node: row for row in state.usage}
 
     async def restart(self, leases: Mapping[int, int], offsets: Mapping[tuple[int, str, int], int]) -> None:

@@ -383,6 +383,8 @@ def base_of(database: MemoryDatabase) -> LedgerBase:
         config=[database.config_objects[key] for key in sorted(database.config_objects)],
         usage=[row for _, row in sorted(database.measured.usage.items())],
         tombstones=_gone(database),
+        replicas=database.hosted.shown(None),
+        waits=[database.hosted.waits[at] for at in sorted(database.hosted.waits)],
         batches=batches_of(offsets := {key: row.next_offset for key, row in database.offsets.items()}),
         lanes=lanes_of(offsets),
         seq_next={number: shard.seq_next for number, shard in database.shards.items()},
@@ -416,6 +418,7 @@ def part_of(database: MemoryDatabase, leases: Sequence[Lease], *, gone: bool = F
         seq_next={shard: row.seq_next for shard, row in owned.items()},
         dead_seq_next={shard: row.dead_seq_next for shard, row in owned.items()},
         log_time_ms=max((row.log_time_ms for row in owned.values()), default=0),
+        scale_seq=database.hosted.scale_seq,
     )
 
 

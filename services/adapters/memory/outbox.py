@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 
+from domain.model.config import HOSTED_REPLICAS
 from domain.model.timestamps import NEVER_MS
 from services.adapters.batches import dead_letter_value, decision_key, decision_value
 from services.adapters.memory.database import MemoryDatabase
@@ -69,6 +70,9 @@ class MemoryOutbox(Client):
         if stream is Stream.DEAD_LETTERS:
             letters = database.dead_letters[shard][after_seq : after_seq + rows_max]
             return [OutboxItem(letter.seq, letter.key, dead_letter_value(letter)) for letter in letters]
+        if stream is Stream.SCALES:
+            scales = [] if shard else database.hosted.scales[after_seq : after_seq + rows_max]
+            return [OutboxItem(s.seq, decision_key(s.namespace, s.name), s.payload) for s in scales]
         span = slice(after_seq, after_seq + rows_max)
         rows = zip(database.decisions[shard][span], database.recorded_ms[shard][span], strict=True)
         return [
@@ -121,7 +125,8 @@ class MemoryOutbox(Client):
     async def timed(self) -> Timed | None:
         """See ``Outbox.timed``."""
         database = self._answering()
-        if not database.pending:
+        things = database.config_objects.values()
+        if not database.pending and not any(each.kind == HOSTED_REPLICAS and each.object for each in things):
             return None
         shards = database.shards.values()
         log_time_ms = max(each.log_time_ms for each in shards)
@@ -145,5 +150,7 @@ class MemoryOutbox(Client):
             if row.seq_next > published[Stream.DECISIONS] + 1:
                 return True
             if row.dead_seq_next > published[Stream.DEAD_LETTERS] + 1:
+                return True
+            if not shard and self.database.hosted.scale_seq > published[Stream.SCALES]:
                 return True
         return False

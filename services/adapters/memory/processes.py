@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection, Sequence
 
+from domain.model.hosting import ReplicasSaid
 from domain.model.limits import heartbeat_seconds_max
 from services.adapters.memory.access import moment
 from services.adapters.memory.database import CursorRow, LeaseRow, MemoryDatabase, OwnerRow
+from services.adapters.memory.pages import page
 from services.ports.outbox import Stream
 from services.ports.store import (
     ActionState,
@@ -27,6 +29,24 @@ class MemoryProcesses:
 
     def __init__(self, database: MemoryDatabase) -> None:
         self._database = database
+
+    async def replicas(
+        self,
+        namespace: str | None,
+        name: str | None,
+        seen: Collection[str] | None,
+        limit: int,
+        after: tuple[str, str] | None,
+    ) -> Rows[ReplicasSaid]:
+        """See ``Store.replicas``."""
+        found = [
+            row
+            for row in self._database.hosted.shown(seen)
+            if namespace in (None, row.namespace)
+            and name in (None, row.name)
+            and (after is None or (row.namespace, row.name) > after)
+        ]
+        return page(found, limit, lambda row: len(row.reason))
 
     async def actions(
         self, node: str | None, seen: Collection[str] | None, limit: int, before: int | None

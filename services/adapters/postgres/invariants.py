@@ -136,6 +136,19 @@ INVARIANTS: tuple[Invariant, ...] = (
         """,
     ),
     Invariant(
+        "scales-without-hole",
+        "scales are kept from the last published one up to the newest, and all that is said has one",
+        """
+        SELECT r.scales_seq, count(x.seq) AS count, max(x.seq) AS last,
+            (SELECT max(seq) FROM hosted_replicas) AS said
+        FROM relay_cursor r LEFT JOIN scales x ON x.seq >= r.scales_seq
+        WHERE r.shard = 0 GROUP BY r.scales_seq
+        HAVING count(x.seq) <> coalesce(max(x.seq) - greatest(r.scales_seq, 1) + 1, 0)
+            OR coalesce((SELECT max(seq) FROM hosted_replicas), 0) > coalesce(max(x.seq), 0)
+            OR r.scales_seq > coalesce(max(x.seq), 0)
+        """,
+    ),
+    Invariant(
         "placement-has-decision",
         "every placement was opened by the decision with its number",
         """

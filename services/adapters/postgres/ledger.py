@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import asyncpg
+import msgspec
 
 from domain.model.errors import Fenced, LedgerMismatch, Unavailable
 from services.adapters.batches import ShardAdvance, ShardCounters, own_shards, shard_advances, stands
@@ -405,8 +406,23 @@ async def _write_cluster(connection: Connection, cluster: BatchCluster) -> None:
         await connection.execute(sql.UPSERT_USAGE, *_columns(measured))
     if forgotten := [row.record.node for row in cluster.usage if not row.record.series]:
         await connection.execute(sql.REMOVE_USAGE, forgotten)
+    await _write_hosted(connection, cluster)
     if cluster.bill:
         await connection.execute(sql.ADD_TO_BILL, *_columns(map(rows.bill_columns, cluster.bill)))
+
+
+async def _write_hosted(connection: Connection, cluster: BatchCluster) -> None:
+    """Write what the batch says of hosted workloads."""
+    hosted = cluster.hosted
+    if hosted.said:
+        await connection.execute(sql.UPSERT_HOSTED, *_columns(map(msgspec.structs.astuple, hosted.said)))
+    if hosted.gone:
+        await connection.execute(sql.DELETE_HOSTED, *_columns(hosted.gone))
+    if waits := [wait for wait in hosted.waits if wait.since_ms]:
+        await connection.execute(sql.UPSERT_HOSTED_WAITS, *_columns(waits))
+    if over := [wait[:4] for wait in hosted.waits if not wait.since_ms]:
+        await connection.execute(sql.DELETE_HOSTED_WAITS, *_columns(over))
+    await _copy(connection, "scales", sql.SCALE_COLUMNS, list(cluster.scales))
 
 
 def _group(g: PendingGroup) -> tuple[Any, ...]:

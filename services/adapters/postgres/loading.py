@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from domain.model.errors import Fenced, RefoldNeeded
+from domain.model.hosting import ReplicasSaid, WaitSaid
 from domain.model.limits import tombstones_max
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodLife, PodTemplate
@@ -123,6 +124,7 @@ async def read_head(connection: Connection, owned: Sequence[int]) -> dict[str, A
         "seq_next": {row["shard"]: row["seq_next"] for row in shards},
         "dead_seq_next": {row["shard"]: row["dead_seq_next"] for row in shards},
         "log_time_ms": max((row["log_time_ms"] for row in shards), default=0),
+        "scale_seq": await connection.fetchval(sql.LAST_SCALE),
     }
 
 
@@ -173,6 +175,8 @@ def _base_rows(connection: Connection) -> dict[str, AsyncIterator[Any]]:
             async for node, at_ms, series, quality, sent_by in _stream(connection, sql.LOAD_USAGE)
         ),
         "tombstones": _tombstones(connection, None),
+        "replicas": (ReplicasSaid(**dict(row)) async for row in _stream(connection, sql.LOAD_HOSTED)),
+        "waits": (WaitSaid(*row) async for row in _stream(connection, sql.LOAD_HOSTED_WAITS)),
     }
 
 

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+from domain.model.config import HOSTED_REPLICAS
 from domain.model.errors import LedgerMismatch
 from domain.model.timestamps import NEVER_MS
 from services.adapters.batches import dead_letter_value, decision_key, decision_value
@@ -23,7 +24,11 @@ from services.ports.outbox import Acknowledged, OutboxItem, Stream, Timed
 # or two per shard (0.1 ms), whatever the number of streams.
 POLL_SECONDS = 0.02
 
-_COLUMNS = {Stream.DECISIONS: "decisions_seq", Stream.DEAD_LETTERS: "dead_letters_seq"}
+_COLUMNS = {
+    Stream.DECISIONS: "decisions_seq",
+    Stream.DEAD_LETTERS: "dead_letters_seq",
+    Stream.SCALES: "scales_seq",
+}
 
 
 class PostgresOutbox:
@@ -91,8 +96,8 @@ class PostgresOutbox:
         return items
 
     async def _kept_from(self, shard: int, stream: Stream) -> int:
-        """Return the seq from which all rows are kept. Dead letters stay until they are published."""
-        if stream is Stream.DEAD_LETTERS:
+        """Return the seq from which all rows are kept. All but decisions stay until they are published."""
+        if stream is not Stream.DECISIONS:
             return await self.published(shard, stream)
         return await self.kept_from(shard)
 
@@ -136,7 +141,7 @@ class PostgresOutbox:
     async def timed(self) -> Timed | None:
         """See ``Outbox.timed``."""
         async with self._reading.use() as connection:
-            row = await connection.fetchrow(sql.TIMED, NEVER_MS)
+            row = await connection.fetchrow(sql.TIMED, NEVER_MS, HOSTED_REPLICAS)
         return None if row is None else Timed(row["log_time_ms"], row["due_ms"])
 
     async def wait(self, shard: int, timeout_seconds: float) -> None:
@@ -176,7 +181,13 @@ def _dead_letter(row: Any) -> OutboxItem:
     return OutboxItem(letter.seq, letter.key, dead_letter_value(letter))
 
 
+def _scale(row: Any) -> OutboxItem:
+    seq, namespace, name, payload = row
+    return OutboxItem(seq, decision_key(namespace, name), payload)
+
+
 _READS = {
     Stream.DECISIONS: (sql.DECISIONS_AFTER, _decision),
     Stream.DEAD_LETTERS: (sql.DEAD_LETTERS_AFTER, _dead_letter),
+    Stream.SCALES: (sql.SCALES_AFTER, _scale),
 }

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from domain.model.actions import ActionKind, NodeAction
+from domain.model.hosting import ReplicasSaid
 from domain.model.limits import heartbeat_seconds_max
 from services.adapters.postgres import schema as t
 from services.adapters.postgres.engine import Engine, Pool
@@ -153,6 +154,24 @@ class PostgresProcesses:
         query = sa.select(t.node_actions).where(*where)
         page = await self._engine.page(query, limit, sa.func.octet_length(a.reason), ["id"], descending=True)
         return Rows(map(_action, page), more=page.more)
+
+    async def replicas(
+        self,
+        namespace: str | None,
+        name: str | None,
+        seen: Collection[str] | None,
+        limit: int,
+        after: tuple[str, str] | None,
+    ) -> Rows[ReplicasSaid]:
+        """Walk the primary key of a table of a few hundred rows."""
+        h = t.hosted_replicas.c
+        where = [column == value for column, value in ((h.namespace, namespace), (h.name, name)) if value]
+        where += [] if seen is None else [h.namespace.in_(sorted(seen))]
+        where += [] if after is None else [sa.tuple_(h.namespace, h.name) > after]
+        query = sa.select(t.hosted_replicas).where(*where)
+        page = await self._engine.page(query, limit, sa.func.octet_length(h.reason), ["namespace", "name"])
+        names = ReplicasSaid.__struct_fields__
+        return Rows((ReplicasSaid(**{n: row._mapping[n] for n in names}) for row in page), more=page.more)
 
     async def offsets(self) -> Sequence[ShardOffset]:
         """Read all offset rows."""

@@ -348,6 +348,46 @@ node_actions = sa.Table(
     sa.Index("node_actions_node", "node", "id"),
 )
 
+hosted_replicas = sa.Table(
+    "hosted_replicas",
+    metadata,
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("workload", sa.Text, nullable=False),
+    sa.Column("least", sa.Integer, nullable=False),
+    sa.Column("most", sa.Integer, nullable=False),
+    sa.Column("wanted", sa.Integer, nullable=False),
+    sa.Column("running", sa.Integer, nullable=False),
+    sa.Column("waiting_since_ms", sa.BigInteger),
+    sa.Column("load_percent", sa.Double),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("namespace", "name"),
+)
+
+hosted_waits = sa.Table(
+    "hosted_waits",
+    metadata,
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("workload", sa.Text, nullable=False),
+    sa.Column("since_ms", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("shard", "namespace", "kind", "workload"),
+)
+
+scales = sa.Table(
+    "scales",
+    metadata,
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("payload", sa.LargeBinary, nullable=False),
+)
+
 nominations = sa.Table(
     "nominations",
     metadata,
@@ -541,6 +581,7 @@ relay_cursor = sa.Table(
     sa.Column("generation", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("acknowledged_offset", sa.BigInteger, nullable=False, server_default="0"),
     sa.Column("acknowledged_at", sa.DateTime(timezone=True)),
+    sa.Column("scales_seq", sa.BigInteger, nullable=False, server_default="0"),
 )
 
 ingested_events = sa.Table(

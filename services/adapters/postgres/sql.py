@@ -190,6 +190,32 @@ DELETE FROM config_objects c USING unnest($1::text[], $2::text[], $3::text[]) AS
 WHERE (c.kind, c.namespace, c.name) = (w.kind, w.namespace, w.name)
 """
 
+UPSERT_HOSTED = """
+INSERT INTO hosted_replicas (namespace, name, kind, workload, least, most, wanted, running, waiting_since_ms,
+    load_percent, reason, at_ms, seq)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int[], $6::int[], $7::int[],
+    $8::int[], $9::bigint[], $10::float8[], $11::text[], $12::bigint[], $13::bigint[])
+ON CONFLICT (namespace, name) DO UPDATE SET
+    kind = excluded.kind, workload = excluded.workload, least = excluded.least, most = excluded.most,
+    wanted = excluded.wanted, running = excluded.running, waiting_since_ms = excluded.waiting_since_ms,
+    load_percent = excluded.load_percent, reason = excluded.reason, at_ms = excluded.at_ms, seq = excluded.seq
+"""
+DELETE_HOSTED = """
+DELETE FROM hosted_replicas h USING unnest($1::text[], $2::text[]) AS w (namespace, name)
+WHERE (h.namespace, h.name) = (w.namespace, w.name)
+"""
+UPSERT_HOSTED_WAITS = """
+INSERT INTO hosted_waits (shard, namespace, kind, workload, since_ms)
+SELECT * FROM unnest($1::int[], $2::text[], $3::text[], $4::text[], $5::bigint[])
+ON CONFLICT (shard, namespace, kind, workload) DO UPDATE SET since_ms = excluded.since_ms
+"""
+DELETE_HOSTED_WAITS = """
+DELETE FROM hosted_waits h
+USING unnest($1::int[], $2::text[], $3::text[], $4::text[]) AS w (shard, namespace, kind, workload)
+WHERE (h.shard, h.namespace, h.kind, h.workload) = (w.shard, w.namespace, w.kind, w.workload)
+"""
+SCALE_COLUMNS = ("seq", "namespace", "name", "at_ms", "payload")
+
 UPSERT_USAGE = """
 INSERT INTO node_usage (node, at_ms, series, quality, sent_by)
 SELECT w.node, w.at_ms, w.series::json, w.quality::json, w.sent_by
@@ -383,6 +409,12 @@ LOAD_CONFIG = """
 SELECT kind, namespace, name, object, resource_version, at_ms, sent_by
 FROM config_objects ORDER BY kind COLLATE "C", namespace COLLATE "C", name COLLATE "C"
 """
+LOAD_HOSTED = 'SELECT * FROM hosted_replicas ORDER BY namespace COLLATE "C", name COLLATE "C"'
+LOAD_HOSTED_WAITS = """
+SELECT shard, namespace, kind, workload, since_ms FROM hosted_waits
+ORDER BY shard, namespace COLLATE "C", kind COLLATE "C", workload COLLATE "C"
+"""
+LAST_SCALE = "SELECT coalesce(max(seq), 0) FROM scales"  # the last one always stays
 LOAD_USAGE = 'SELECT node, at_ms, series, quality, sent_by FROM node_usage ORDER BY node COLLATE "C"'
 COUNT_TOMBSTONES = (
     "SELECT count(*) FROM pod_tombstones WHERE $1::int[] IS NULL OR shard = ANY($1) GROUP BY namespace"

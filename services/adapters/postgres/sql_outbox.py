@@ -12,7 +12,8 @@ SELECT ({LEDGER_NAME}) || '.' || generation FROM relay_cursor WHERE shard = $1
 UNPUBLISHED = """
 SELECT s.shard FROM shards s JOIN relay_cursor r USING (shard)
 WHERE s.shard = ANY($1::int[])
-    AND (s.seq_next > r.decisions_seq + 1 OR s.dead_seq_next > r.dead_letters_seq + 1)
+    AND (s.seq_next > r.decisions_seq + 1 OR s.dead_seq_next > r.dead_letters_seq + 1
+        OR (s.shard = 0 AND EXISTS (SELECT FROM scales WHERE seq > r.scales_seq)))
 """
 DECISIONS_AFTER = """
 SELECT seq, namespace, name, payload, (date_part('epoch', recorded_at) * 1000)::bigint AS recorded_at_ms
@@ -27,6 +28,9 @@ DEAD_LETTERS_AFTER = """
 SELECT shard, seq, topic, partition, log_offset, key, raw, code, path, message, at_ms, sent_by
 FROM dead_letters WHERE shard = $1 AND seq > $2 ORDER BY seq LIMIT $3
 """
+SCALES_AFTER = """
+SELECT seq, namespace, name, payload FROM scales WHERE $1 = 0 AND seq > $2 ORDER BY seq LIMIT $3
+"""
 PUBLISHED = "SELECT {column} FROM relay_cursor WHERE shard = $1"
 COMPARED = "SELECT compared_offset FROM relay_cursor WHERE shard = $1"
 ACKNOWLEDGED = """
@@ -39,6 +43,7 @@ WITH reached AS (SELECT max(log_time_ms) AS log_time_ms FROM shards)
 SELECT log_time_ms, (SELECT min(s.due_ms) FROM shards s WHERE s.due_ms > r.log_time_ms AND s.due_ms < $1)
     AS due_ms
 FROM reached r WHERE EXISTS (SELECT FROM pending)
+    OR EXISTS (SELECT FROM config_objects WHERE kind = $2 AND object IS NOT NULL)
 """
 # By the clock: a ledger that is set back twice to one backup would count to the same number twice.
 RAISE_ALARM = """

@@ -115,6 +115,30 @@ DELETE FROM node_actions a USING last WHERE a.id <= last.id
 """
 
 
+# What the relay has not published stays, and the last that it has: its number is where they go on.
+_FORGET_SCALES = """
+WITH slice AS (
+    SELECT x.seq, x.at_ms < s.log_time_ms - $1::bigint AS old
+    FROM shards s JOIN relay_cursor r USING (shard), LATERAL (
+        SELECT x.seq, x.at_ms FROM scales x WHERE x.seq < r.scales_seq ORDER BY x.seq LIMIT $2
+    ) AS x
+    WHERE s.shard = 0
+), last AS (
+    SELECT coalesce(min(seq) FILTER (WHERE NOT old) - 1, max(seq)) AS seq FROM slice
+)
+DELETE FROM scales x USING last WHERE x.seq <= last.seq
+"""
+
+
+async def forget_scales(session: Session, days: int, pause_seconds: float = PAUSE_SECONDS) -> None:
+    """Delete scales that were published, beyond an age."""
+    status = ""
+    while status != "DELETE 0":
+        async with session.use() as connection:
+            status = await connection.execute(_FORGET_SCALES, days * 86_400_000, _ROWS_MAX)
+        await asyncio.sleep(pause_seconds)
+
+
 async def forget_actions(
     session: Session, actions_max: int, days: int, pause_seconds: float = PAUSE_SECONDS
 ) -> None:

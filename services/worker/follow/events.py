@@ -23,6 +23,7 @@ from domain.state.nominations import Nomination
 from domain.state.steps import (
     FollowedStep,
     GoneFollowed,
+    HostedSaid,
     NodeFollowed,
     NominationsFollowed,
     PodFollowedRefreshed,
@@ -84,7 +85,7 @@ def take_followed(change: Change, builder: BatchBuilder, ledger_view: LedgerView
             builder.take(change, None, 0)
 
 
-def events_of(row: Followed) -> Iterator[tuple[Event | ProfileEvent | FollowedStep, str | None]]:
+def events_of(row: Followed) -> Iterator[tuple[Event | ProfileEvent | FollowedStep | HostedSaid, str | None]]:
     """Yield what a batch says, in an order in which it can be folded, each with who sent the event behind it.
 
     Cost: about a microsecond per pod, with the fold.
@@ -111,6 +112,8 @@ def events_of(row: Followed) -> Iterator[tuple[Event | ProfileEvent | FollowedSt
         yield NominationsFollowed([_nomination(fed, row) for fed in feed.nominated], feed.unnominated), None
     if feed.moves is not None:
         yield ReliefsFollowed(reliefs_of(feed.moves.moved), feed.moves.spared, feed.moves.rested), None
+    if feed.hosted is not None:
+        yield HostedSaid(feed.hosted), None
 
 
 def gone_of(row: Followed, step_ms: int) -> GoneFollowed | None:
