@@ -95,6 +95,7 @@ async def read_ledger(connection: Any, shards: int) -> MemoryDatabase:
         tables.nodes = {row.id: row async for row in parts["nodes"]}
         tables.pending = {(row.pod_uid, row.shard): row async for row in parts["pending"]}
         tables.nominations.restore([row async for row in parts["nominations"]])
+        tables.moves.restore([row async for row in parts["moves"]])
         tables.measured.usage = {row.record.node: row async for row in parts["usage"]}
         for row in await connection.fetch(_DECISIONS):
             made = dict(row)

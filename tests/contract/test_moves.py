@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import orjson
 import pytest
 import pytest_asyncio
 
 from domain.model.decisions import Outcome
 from domain.model.errors import LedgerMismatch
+from services.codec.checkpoint import pack_head, pack_rows, unpack_state
 from services.codec.effects import journal_row
-from services.codec.feed import pack_feed
+from services.codec.feed import pack_feed, unpack_feed
 from services.ports.guards import Guard
-from services.ports.journal import BATCHES, JournalRow
+from services.ports.journal import BATCHES, Feed, JournalRow, MovesFed
 from services.ports.ledger import CommitBatch, Committed, Lease, Ledger, MoveRow, PlacementClosed
 from services.ports.log import TopicPartition
 from services.ports.outbox import Stream
@@ -171,3 +173,19 @@ async def test_others_read_of_it_in_the_feed(writers: tuple[Writer, Writer]) -> 
         ([], ["n1"], []),
         ([], [], ["n1"]),
     ]
+
+
+def test_a_checkpoint_keeps_moves_and_one_of_before_has_none() -> None:
+    head = pack_head(offsets={}, refold_below={}, seq_next={0: 1}, dead_seq_next={0: 1}, log_time_ms=AT_MS)
+    rows = [move_of(1, 0), msgspec.structs.replace(move_of(2, 0), is_open=False)]
+    assert unpack_state(head, [("moves", pack_rows(rows))], b"").moves == rows
+    assert unpack_state(head, [], b"").moves == []
+
+
+def test_a_worker_of_before_reads_a_feed_with_moves() -> None:
+    """Its feeds end before them."""
+    fed = msgspec.msgpack.decode(pack_feed(batch_of(advances=[], moved=[move_of(1, 0)])))
+    assert unpack_feed(msgspec.msgpack.encode(fed)).moves == MovesFed([move_of(1, 0)])
+    names = Feed.__struct_fields__
+    assert names[-1] == "moves", "a decoder of an array passes over what is behind its last field"
+    assert unpack_feed(msgspec.msgpack.encode(fed[:-1])).moves is None

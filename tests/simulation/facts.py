@@ -55,6 +55,8 @@ class Pod:
     gang: str
     named_node: str  # by another scheduler, which ended pods there for it
     leaves: bool  # another scheduler ended it for another pod
+    terminating: bool = False
+    is_controlled: bool = False
 
     @property
     def quality(self) -> str:
@@ -130,6 +132,8 @@ def read_pod(manifest: Json) -> Pod:
         gang=gang_of(manifest),
         named_node=manifest["status"].get("nominatedNodeName", ""),
         leaves="deletionTimestamp" in meta and "PreemptionByScheduler" in ended,
+        terminating="deletionTimestamp" in meta,
+        is_controlled="ownerReferences" in meta,
     )
 
 

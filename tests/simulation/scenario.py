@@ -62,18 +62,21 @@ class Kind(NamedTuple):
     has_workloads: bool = False
     names_nodes: bool = False
     lends: bool = False
+    heats: bool = False
 
     @classmethod
     def of(cls, seed: int, *, preempts: bool) -> Kind:
         """Return the kind of a day: every second one has gangs, and every third one bindings that fail.
 
         Of those with gangs every second one has a Workload, too. Of those with preemption every second one
-        has pods for which another scheduler names nodes. On every third one nodes lend what is idle. None of
-        them draws a random number.
+        has pods for which another scheduler names nodes. On every third one nodes lend what is idle; of the
+        others with preemption some have hot nodes. None of it draws a random number.
         """
         reserves, names_nodes = preempts and seed % 4 < 2, preempts and seed % 4 in (1, 2)
         lends = seed % 12 in _LENDING
-        return cls(preempts, seed % 2 == 1, seed % 3 == 0, reserves, seed % 4 == 3, names_nodes, lends)
+        heats = preempts and seed % 4 == 0 and not lends
+        of_pods = seed % 2 == 1, seed % 3 == 0, reserves, seed % 4 == 3, names_nodes
+        return cls(preempts, *of_pods, lends, heats)
 
 
 _PLAIN = Kind()
@@ -111,8 +114,9 @@ class Scenario:
     def opening(self) -> list[tuple[str, Entry]]:
         """Return the nodes and the PodGroups that are there from the start."""
         nodes = [self.keep(*self._node(f"node-{i}")) for i in range(self._rng.randint(1, 6))]
+        policies = [self.keep(*_hot_policy())] if self._kind.heats else []
         nodes += [self.keep(*self._pod_group(name, "ADDED")) for name in self._gangs()]
-        return nodes + (self.lending.opening() if self._kind.lends else [])
+        return policies + nodes + (self.lending.opening() if self._kind.lends else [])
 
     def closing(self) -> list[tuple[str, Entry]]:
         """Return a node with room for every pod that can be placed at all, and what they may lack beside."""
@@ -148,7 +152,7 @@ class Scenario:
             return self.keep(*self._node(f"node-{self._rng.randint(0, self._nodes_max)}"))
         if draw < 0.84 and self.nodes:
             return self.keep(*self._delete_node())
-        if draw < 0.87:
+        if draw < 0.87 and not self._kind.heats:
             kind = self._rng.choice(("ADDED", "MODIFIED", "MODIFIED", "DELETED"))
             name, strategy = self._rng.choice(_PROFILES), self._rng.choice(_STRATEGIES)
             return self.keep(*self._profile(name, kind, strategy))
@@ -217,7 +221,13 @@ class Scenario:
         """Measure a node that may be there or not, or one that never will."""
         self._version += 1
         name = self._rng.choice((f"node-{self._rng.randint(0, self._nodes_max)}", *WATCHED))
+        if self._kind.heats and self.nodes and name not in WATCHED:
+            name = sorted(self.nodes)[self._version % len(self.nodes)]
         manifest = usage_manifest(name, percent={"cpu": self._rng.choice((1, 20.5, 99))})
+        if self._kind.heats:  # some nodes are hot, as pods wait for cpu on them
+            manifest["percent"]["memory"] = 1  # else an unknown node could not be measured by quality
+            manifest["quality"] = {"mid": {"cpu": "100m"}}
+            manifest["pressure"] = {"cpu": 90 if self._version % 3 else 1}
         return USAGE_TOPIC, name, self.event("MODIFIED", manifest)
 
     def _delete_node(self) -> tuple[str, str, bytes]:
@@ -272,6 +282,9 @@ class Scenario:
             self.lending.borrow(spec)
         meta: dict[str, Any] = {"name": name, "namespace": "sim", "uid": f"uid-{self._uid}"}
         meta |= {"resourceVersion": str(self._version), "labels": {"app": app}}
+        if self._kind.heats and self._uid % 4:
+            by = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"set-{self._uid % 9}"}
+            meta["ownerReferences"] = [{**by, "uid": "set", "controller": True}]
         if self._kind.has_gangs and self._rng.random() < _IN_GANGS:
             gang = self._rng.choice(_GANGS)
             if gang == _OF_WORKLOAD and self._kind.has_workloads:
@@ -420,3 +433,15 @@ class Scenario:
         pod = {"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": {"containers": [bad_request]}}
         value = self._rng.choice((b"{", b"[]", b"\xff\x00", self.event("ADDED", pod)))
         return PODS_TOPIC, Entry(key, value)
+
+
+def _hot_policy() -> tuple[str, str, bytes]:
+    """Return the policy by which one bad sample makes a node hot, and any pod is covered by the next one."""
+    policy = {
+        "apiVersion": "berth/v1",
+        "kind": "CoLocationPolicy",
+        "metadata": {"name": "quick"},
+        "spec": {"view": {"settle": "0s"}, "hotSpot": {"badCount": 1, "goodCount": 1, "rest": "3s"}},
+    }
+    event = {"type": "ADDED", "object": policy, "id": "policy"}
+    return CONFIG_TOPIC, "CoLocationPolicy/quick", orjson.dumps(event)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from domain.model.events import PodUpserted
+from domain.model.pods import SAFE_TO_EVICT_KEY
+from services.codec.decode import Decoder
+from services.codec.kept import kept
 from services.codec.partition import partition_for
 from services.ports.ledger import Committed
 from tests.builders import node_manifest, pod_manifest
 from tests.property.site import SHARDS, Site
 from tests.property.team import Team, audit, columns, keys_of, node_of
 from tests.unit.heated import HOT_MS, STEP_MS, cluster, heat, hot_site, measure, owned
-from tests.unit.preempted import high, leave, same_after_a_restart, told
+from tests.unit.preempted import AT_MS, high, leave, same_after_a_restart, told
 
 
 def under_way(site: Site) -> dict[str, str]:
@@ -189,3 +193,42 @@ def test_a_worker_that_takes_the_shard_of_a_hot_node_goes_on_with_its_moves() ->
     assert set(state.moves.reliefs) == {hot}
     assert not state.moves.under_way
     assert columns(team.planners[1 - owner])["nodes"]
+
+
+# ---------------------------------------------------------------------------- what a pod says of itself
+
+
+def test_all_workers_know_that_a_pod_is_not_safe_to_evict_also_after_a_restart() -> None:
+    team = Team([0], [1], preempts=True)
+    team.tell("ADDED", node_manifest(node_of(team, 0), cpu=10))
+    pod = owned("kept")
+    pod["metadata"]["annotations"] = {SAFE_TO_EVICT_KEY: "false", "other": "said"}
+    team.tell("ADDED", pod)
+    team.die(0)
+    team.rest()
+    for planner in team.planners:
+        entry = planner.scheduler.state.pods["default/kept"]
+        assert entry.node
+        assert entry.spec.pinned
+    audit(team)
+    pod["metadata"]["annotations"][SAFE_TO_EVICT_KEY] = "true"
+    team.tell("MODIFIED", pod)
+    assert not any(each.scheduler.state.pods["default/kept"].spec.pinned for each in team.planners)
+    audit(team)
+
+
+@pytest.mark.parametrize("said", [False, None, 1, ["false"]])
+def test_an_annotation_that_is_no_text_pins_nothing(said: object) -> None:
+    pod = owned("web")
+    pod["metadata"]["annotations"] = {SAFE_TO_EVICT_KEY: said}
+    (change,) = [Decoder().decode(record) for record in Site().records([("ADDED", pod, AT_MS)])]
+    assert isinstance(change.event, PodUpserted)
+    assert not change.event.pod.pinned
+    assert kept("ADDED", pod) is not pod, "nothing of a wrong type makes the API refuse it"
+
+
+def test_the_api_keeps_the_annotation() -> None:
+    pod = owned("web")
+    pod["metadata"]["annotations"] = {SAFE_TO_EVICT_KEY: "false", "other": "said"}
+    told = msgspec.to_builtins(kept("ADDED", pod))
+    assert told["metadata"]["annotations"] == {SAFE_TO_EVICT_KEY: "false"}
