@@ -38,7 +38,7 @@ LARGE = {
     "domain/queue/queue.py:Queue": (40, 17),
     "domain/queue/waking.py:Waking": (22, 13),
     "domain/engine/budgets.py:Budgets": (12, 17),
-    "domain/state/cluster.py:ClusterState": (21, 16),
+    "domain/state/cluster.py:ClusterState": (22, 16),
     "domain/state/occupancy.py:Occupancy": (24, 14),
     "domain/state/pod_index.py:PodIndex": (30, 22),
     "domain/state/table.py:NodeTable": (18, 16),
