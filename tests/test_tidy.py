@@ -38,7 +38,7 @@ LARGE = {
     "domain/queue/queue.py:Queue": (41, 17),
     "domain/queue/waking.py:Waking": (22, 13),
     "domain/engine/budgets.py:Budgets": (12, 17),
-    "domain/state/cluster.py:ClusterState": (21, 18),
+    "domain/state/cluster.py:ClusterState": (22, 18),
     "domain/state/occupancy.py:Occupancy": (25, 16),
     "domain/state/pod_index.py:PodIndex": (30, 23),
     "domain/state/table.py:NodeTable": (18, 16),

@@ -14,7 +14,7 @@ from typing import assert_never
 
 import msgspec
 
-from domain.model.config import HOSTED_REPLICAS
+from domain.model.config import CO_LOCATION_POLICY, HOSTED_REPLICAS, ConfigObject
 from domain.model.events import (
     BindFailed,
     ConfigDeleted,
@@ -444,6 +444,12 @@ class ClusterState:
         return (*ended, PodReleased(pod, node, self._occupancy.version_of(node), reason, newest))
 
     # ------------------------------------------------------------------------------ after a restart
+
+    def restore_config(self, thing: ConfigObject) -> None:
+        """Restore a configuration object from the ledger, before any node: pods count by what it says."""
+        self.config.put(thing)
+        if thing.kind == CO_LOCATION_POLICY:
+            settling.follow_policies(self._occupancy, self.config.policies)
 
     def restore_node(
         self, *, name: str, ordinal: int, version: int, spec: NodeSpec, spec_count: int = 1, deleted: bool

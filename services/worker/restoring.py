@@ -46,7 +46,7 @@ def restore(base: LedgerBase, scheduler: Scheduler, ledger_view: LedgerView) -> 
     for row in base.profiles:
         _restore_profile(scheduler, row)
     for thing in sorted(base.config, key=lambda row: (row.at_ms, row.kind, row.namespace, row.name)):
-        scheduler.state.config.put(config_object(thing))
+        scheduler.state.restore_config(config_object(thing))
     for node in sorted(base.nodes, key=lambda row: row.id):
         if node.spec is not None:
             scheduler.state.restore_node(

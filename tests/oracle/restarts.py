@@ -21,7 +21,7 @@ def restarted(old: Scheduler, profiles: Mapping[str, Profile]) -> Scheduler:
             name=name, ordinal=entry.ordinal, version=entry.version, spec=spec, deleted=entry.deleted
         )
     for thing in state.config.known.values():
-        new.state.config.put(thing)
+        new.state.restore_config(thing)
     placed = sorted((key, pod) for key, pod in state.pods.items() if pod.node)
     for _, pod in placed:
         spec_of_pod = msgspec.structs.replace(pod.spec, node_name=pod.node if pod.adopted else "")

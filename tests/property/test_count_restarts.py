@@ -41,7 +41,7 @@ def restored(old: Scheduler, profiles: dict[str, Profile]) -> Scheduler:
     """Make a scheduler as a restart does from the ledger, which keeps no label that was ever watched."""
     new, state = Scheduler(profiles, seed=1), old.state
     for thing in state.config.known.values():
-        new.state.config.put(thing)
+        new.state.restore_config(thing)
     known = {name: entry for name, entry in state.nodes.items() if entry.spec is not None}
     for name, entry in sorted(known.items(), key=lambda item: item[1].ordinal):
         assert entry.spec is not None

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from domain.model.pods import COLOCATION_PROFILE
+from domain.state.resources import ROOM
 from services.adapters.memory.database import MemoryDatabase
 from services.ports.ledger import CommitBatch, Committed, NotCommitted
 from tests.batches import changed
@@ -89,3 +90,23 @@ def test_two_workers_never_lend_one_room_twice() -> None:
 @pytest.mark.wide
 def test_a_build_that_claims_room_for_requests_alone_is_named() -> None:
     assert any("LENT_TWICE" in said for seed in SEEDS for said in day(seed, Unguarded)[0])
+
+
+def test_a_worker_that_begins_anew_expects_of_pods_what_the_policy_says() -> None:
+    team = Team([0], [1])
+    meta, spec = {"name": "all"}, {"estimate": {"cpu": "2", "memory": "64Mi"}}
+    team.tell(
+        "ADDED",
+        {"apiVersion": "berth/v1", "kind": "CoLocationPolicy", "metadata": meta, "spec": spec},
+        node_manifest("n", cpu=CORES, memory="64Gi"),
+    )
+    team.tell("MODIFIED", usage_manifest("n", quality={}))
+    team.tell("ADDED", pod_manifest("low", scheduler_name=COLOCATION_PROFILE))
+    team.rest()
+    for number in range(2):
+        team.die(number)
+    team.rest()
+    for planner in team.planners:
+        state = planner.scheduler.state
+        assert state.pods["default/low"].node == "n"
+        assert state.table.requested[ROOM, state.table.rows["n"]].tolist()[2:] == [2_000, 64 << 20]
