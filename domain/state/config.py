@@ -46,7 +46,6 @@ _MOST = {
 }
 """Of which kinds fewer objects may be in force than of others, and by which limit."""
 _MOST_OF_NAMESPACE = {HOSTED_REPLICAS: ("hosted_objects_of_namespace_max", hosted_objects_of_namespace_max)}
-_MOST_OF_OTHERS = ("config_objects_of_namespace_max", config_objects_of_namespace_max)
 """The same of those in one namespace."""
 
 
@@ -124,7 +123,8 @@ class Config:
     def _why_too_many(self, kind: str, namespace: str) -> str:
         """Say why there may be no further object, "" where there may: each namespace has its own bound."""
         in_namespace, total = self._counts[kind, namespace], self._totals[kind]
-        name, most = _MOST_OF_NAMESPACE.get(kind, _MOST_OF_OTHERS)
+        other = ("config_objects_of_namespace_max", config_objects_of_namespace_max)
+        name, most = _MOST_OF_NAMESPACE.get(kind, other)
         if namespace and in_namespace >= most:
             bound = f"{most} ({name})"
             return f"{in_namespace} of kind {kind} are in force in namespace {namespace}; allowed are {bound}"

@@ -70,6 +70,9 @@ BROKEN = {
     ),
     "decisions-without-hole": ("DELETE FROM decisions WHERE seq = 3",),
     "dead-letters-without-hole": ("DELETE FROM dead_letters",),
+    "scales-without-hole": (
+        "INSERT INTO scales SELECT seq, 'ns', 'web', 7, '' FROM generate_series(1, 3) AS seq WHERE seq <> 2",
+    ),
     "placement-has-decision": ("UPDATE decisions SET node = 'n2' WHERE seq = 1",),
     "placed-or-pending": ("UPDATE pending SET pod_uid = 'uid-placed'",),
     "uid-in-one-shard": ("UPDATE pending SET pod_uid = 'uid-placed', shard = 1",),

@@ -449,6 +449,7 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
 
 
 ON_SMALL_TABLES = {
+    "replicas",
     "pulse",
     "owners",
     "workers",

@@ -20,6 +20,7 @@ from domain.model.config import (
     Workload,
 )
 from domain.model.events import ConfigDeleted, ConfigUpserted, PodUpserted
+from domain.model.hosting import HostedReplicas
 from domain.model.limits import config_gone_max, config_objects_max
 from domain.model.pods import Controller
 from domain.model.selectors import LabelRequirement, LabelSelector
@@ -114,6 +115,12 @@ CONTENT: dict[str, tuple[Json, Content]] = {
             node_selector={"pool": "a"},
             view=ViewRule(margin_memory=Portion(amount=4 << 30), cap_percent=60.0),
         ),
+    ),
+    "HostedReplicas": (
+        manifest(
+            "HostedReplicas", spec={"workload": {"kind": "StatefulSet", "name": "db"}, "min": 2, "max": 9}
+        ),
+        HostedReplicas(kind="StatefulSet", workload="db", least=2, most=9),
     ),
     "PodGroup": (
         manifest(
