@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -186,6 +186,7 @@ def simulate(
     whole = _recorded(settings) if trace is None else trace_of(trace.value, choices, seed=settings.seed)
     until_ms = None if until is None else _milliseconds("--until", until)
     found = whole.cut(pods_max=pods, until_ms=until_ms, stay=stay)
+    _check_together(job, {"--every": every, "--series": series}, {"--as": as_, "--policy": policy})
     if job is not None:
         asked = AskedDays(job, as_ or list(JobQuality), profile or (), policy, settings.seed)
         compare_days(found, asked, csv, plots, output)
@@ -199,6 +200,13 @@ def simulate(
     if plots is not None:
         draw(plots, runs, by_pods=step.ms is None)
     simulated.show(found, runs, output, series=series)
+
+
+def _check_together(job: float | None, without: Mapping[str, object], with_: Mapping[str, object]) -> None:
+    """Raise where an option is given that says nothing beside ``--job``, or nothing without it."""
+    given = [name for name, value in (with_ if job is None else without).items() if value]
+    if given:
+        raise CommandError(f"{given[0]} says nothing {'without' if job is None else 'beside'} --job")
 
 
 def _recorded(settings: Settings) -> Trace:

@@ -40,6 +40,7 @@ CANNOT: dict[str, str] = {
     "curl -s -X POST localhost:8080/v1/keys": "makes a key; from then on the API asks everybody for one",
     "berth agent --node": "acts on the groups of a machine; tests/integration/test_agent.py runs it",
     "berth describe replicas": "is said when a step of 30 s ends; tests/integration/test_hosting.py asks it",
+    "berth simulate tianchi": "its data does not come with berth; tests/unit/test_day.py reads it",
     "berth search functions": "minutes of processor time; tests/unit/test_search.py runs the same, shorter",
     "berth trace openb --with-deletions --speed": "takes as long as the trace at that speed: minutes",
     "berth trace openb | berth apply": "the running instance of this test was filled by it",
@@ -52,7 +53,14 @@ CANNOT: dict[str, str] = {
     "python -m pytest": "tests/unit/test_own_plugin.py follows that page",
 }
 """By how a command begins, why it cannot run here."""
-LOCAL = ("berth plan ", "berth optimise -f", "berth simulate openb", "berth trace ", "berth version")
+LOCAL = (
+    "berth plan ",
+    "berth optimise -f",
+    "berth simulate openb",
+    "berth simulate day",
+    "berth trace ",
+    "berth version",
+)
 """How commands begin that need no server."""
 STOPPED = ("berth init", "berth api-key ", "berth refold", "berth prune")
 """How commands begin that need an instance on which nothing runs: they change it as a whole."""

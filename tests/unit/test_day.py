@@ -299,6 +299,8 @@ def test_the_command_compares_days(tmp_path: Path) -> None:
         (("imbalance", "--job", "10"), "--job needs a trace that says what pods use"),
         (("day", "--job", "10", "-p", "colocation", "-p", "first-fit"), "--job takes one profile"),
         (("day", "--job", "10", "--policy", "docs/examples/policy.yaml"), "holds on all nodes"),
+        (("day", "--job", "10", "--every", "6h"), "--every says nothing beside --job"),
+        (("day", "--as", "low"), "--as says nothing without --job"),
     ],
 )
 def test_what_cannot_be_compared_is_said(words: tuple[str, ...], said: str) -> None:
