@@ -337,6 +337,9 @@ class Processes(Protocol):
         What was done to pods is left out but for those of the namespaces ``seen`` (None: all).
         """
 
+    async def moves(self, node: str, seen: Collection[str] | None) -> Sequence[MoveRow]:
+        """Return the pods of these namespaces that have to leave a hot node and have not left it, by uid."""
+
     async def counts(self) -> Counts:
         """Return the counts for the metrics."""
 
@@ -421,9 +424,6 @@ class Store(Protocol):
 
     async def usage(self, node: str) -> UsageRecord | None:
         """Return what is remembered of a node's measured usage, or None."""
-
-    async def moves(self, node: str) -> Sequence[MoveRow]:
-        """Return the pods that have to leave a hot node and have not left it yet, by uid."""
 
     async def pods(self, which: PodFilter, limit: int, after: str | None) -> Rows[PodState]:
         """Return live pods, by uid.
