@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
+from domain.model.decisions import Outcome
 from domain.model.events import PodUpserted
 from domain.model.pods import SAFE_TO_EVICT_KEY
 from services.codec.decode import Decoder
 from services.codec.kept import kept
 from services.codec.partition import partition_for
 from services.ports.ledger import Committed
+from services.worker.metrics import WorkerMetrics
 from tests.builders import node_manifest, pod_manifest
 from tests.property.site import SHARDS, Site
 from tests.property.team import Team, audit, budget_manifest, columns, keys_of, node_of
@@ -219,6 +222,18 @@ def test_of_two_workers_that_use_up_one_budget_the_later_one_evicts_no_pod() -> 
     team.rest()
     assert [row.name for row in team.database.moves.open()] == [names[0]], "the budget lets one go"
     audit(team)
+
+
+def test_metrics_count_a_pod_that_stays_after_all_as_spared() -> None:
+    site = cluster(owned("web", node_name="hot"))
+    for ago in range(4, 0, -1):
+        site.tell("ADDED", measure("hot"), at_ms=HOT_MS - ago * STEP_MS)
+    batch = site.planner.plan_batch(site.records([("ADDED", measure("hot"), HOT_MS)]))
+    registry = CollectorRegistry()
+    WorkerMetrics(registry).committed(batch, Committed(lost_pods={"default/web": "default/web"}))
+    counted = {how: registry.get_sample_value("berth_decisions_total", {"outcome": how}) for how in Outcome}
+    assert {how: count for how, count in counted.items() if count} == {Outcome.SPARED: 1}
+    assert registry.get_sample_value("berth_worker_conflicts_total") == 0
 
 
 # ---------------------------------------------------------------------------- what a pod says of itself
