@@ -292,6 +292,6 @@ def _rules_seen(program: Program, slots: GroupSlots, codes: np.ndarray) -> Itera
 
 
 def winner(totals: np.ndarray, ties: np.ndarray, signature: bytes) -> int:
-    """Return the row of the highest total; of equals that of the smallest tie value, salted by the group."""
+    """Return the index of the highest total; of equals that of the smallest tie value, salted."""
     best = np.flatnonzero(totals == totals.max())
     return int(best[np.argmin(salted(ties[best], tie_salt(signature)))])

@@ -63,9 +63,11 @@ def _pass_to(of: Occupancy, now_ms: int) -> Iterator[MovesEnded]:
 
 
 def _refuse(of: Occupancy, step: Unrelieved) -> None:
-    """Take back the reliefs that the ledger refused, of those of these pods that are still under way."""
-    nodes = {of.moves.under_way[key] for key in step.keys if key in of.moves.under_way}
-    for node in sorted(nodes):
+    """Take back the reliefs that the ledger refused. Some of their pods may have left since."""
+    refused = frozenset(step.keys)
+    known = of.moves.reliefs.items()
+    nodes = [node for node, relief in known if any(pod.key in refused for pod in relief.pods)]
+    for node in nodes:
         of.moves.end(node)
         of.nodes[node].version -= 1
 

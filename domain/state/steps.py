@@ -84,7 +84,7 @@ class ReliefsPassed(msgspec.Struct, frozen=True):
 
 
 class Unrelieved(msgspec.Struct, frozen=True):
-    """The ledger refused the reliefs of those of these pods (keys) that are to leave a hot node."""
+    """The ledger refused the reliefs by which these pods (keys) were to leave hot nodes."""
 
     keys: Sequence[str]
 

@@ -131,7 +131,7 @@ async def show_node(store: Store, name: str, *, sees_all: bool) -> NodeDetail | 
         actions=(await list_actions(store, name, limit=ACTIONS_SHOWN_MAX, at=None)).items,
         usage=None if usage is None else _usage(usage),
         heat=None if usage is None or usage.quality is None else _heat(usage.quality.heat),
-        moves=list(map(_move, await store.moves(name))),
+        moves=list(map(_move, await store.processes.moves(name, store.seen))),
         pods=list(map(_pod, pods)),
         pods_next=cursor(pods[-1].pod_uid) if pods.more else None,
         others=None if sees_all else quantities(others),

@@ -351,6 +351,9 @@ class Processes(Protocol):
         Those of other namespaces than ``seen`` (None: all) are left out.
         """
 
+    async def moves(self, node: str, seen: Collection[str] | None) -> Sequence[MoveRow]:
+        """Return the pods of these namespaces that have to leave a hot node and have not left it, by uid."""
+
     async def counts(self) -> Counts:
         """Return the counts for the metrics."""
 
@@ -435,9 +438,6 @@ class Store(Protocol):
 
     async def usage(self, node: str) -> UsageRecord | None:
         """Return what is remembered of a node's measured usage, or None."""
-
-    async def moves(self, node: str) -> Sequence[MoveRow]:
-        """Return the pods that have to leave a hot node and have not left it yet, by uid."""
 
     async def pods(self, which: PodFilter, limit: int, after: str | None) -> Rows[PodState]:
         """Return live pods, by uid.

@@ -119,17 +119,19 @@ class WorkerMetrics:
 
     def committed(self, batch: CommitBatch, committed: Committed) -> None:
         """Count a batch that is durable."""
-        self.conflicts.inc(len(committed.lost_pods))
+        stay = sum(row.key in committed.lost_pods for row in batch.pods.moved)  # they wait for nothing
+        conflicts = len(committed.lost_pods) - stay
+        self.conflicts.inc(conflicts)
         self.moved.inc(committed.moved_count)
         self.batches.inc()
         self.records.inc(sum(a.hi - a.lo for a in batch.offsets.advances if not a.topic.startswith("~")))
         outcomes = Tally(decision.outcome for decision, _ in batch.decisions.made)
         if committed.lost_pods:
             nominated = [row for row in batch.pods.nominated if row.key in committed.lost_pods]
-            evicted = sum(len(row.victims) for row in nominated)
+            evicted = sum(len(row.victims) for row in nominated) + stay
             outcomes[Outcome.NOMINATED] -= len(nominated)
-            outcomes[Outcome.BOUND] -= len(committed.lost_pods) - len(nominated)
-            outcomes[Outcome.CONFLICT] += len(committed.lost_pods)
+            outcomes[Outcome.BOUND] -= conflicts - len(nominated)
+            outcomes[Outcome.CONFLICT] += conflicts
             outcomes[Outcome.EVICTED] -= evicted
             outcomes[Outcome.SPARED] += evicted
         for outcome, count in outcomes.items():

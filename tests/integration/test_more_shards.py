@@ -23,6 +23,12 @@ from tests.integration.live import servers
 from tests.integration.lives import change
 from tests.integration.lives import place as place
 
+_MOVES = """
+INSERT INTO moves SELECT node, pod_uid, coalesce(home, shard), namespace, name, 'n0', 0, 1, 2, 3, true
+FROM placements WHERE released_at_ms IS NULL
+"""
+"""Lets all placed pods have to leave hot nodes, until a moment that has passed."""
+
 NAMES = [f"p{i}" for i in range(24)]
 PLACED, WAITING, GONE = NAMES[:12], NAMES[12:20], NAMES[20:]
 
@@ -103,10 +109,14 @@ async def test_events_of_old_pods_find_them_in_their_new_shards(
             n for n in NAMES if len({partition_for(f"default/{n}".encode(), None, c) for c in (2, 5)}) > 1
         ]
         assert all({*moved} & {*some} for some in (PLACED, WAITING, GONE))
+        await change(place, _MOVES)
         assert await initialise(place, 5) == ["5 shards laid down"]
         assert await initialise(place, 5) == []
         homes = "SELECT name, coalesce(home, shard) FROM placements WHERE released_at_ms IS NULL"
-        for rows in (homes, "SELECT name, shard FROM pending", "SELECT name, shard FROM pod_tombstones"):
+        for rows in (
+            homes,
+            *(f"SELECT name, shard FROM {of}" for of in ("pending", "pod_tombstones", "moves")),
+        ):
             for name, shard in await query(place, rows):
                 assert shard == partition_for(f"default/{name}".encode(), None, 5), name
         said = "SELECT shard FROM shard_offsets WHERE topic = 'berth.pods' AND moved_below = next_offset"
@@ -129,6 +139,7 @@ async def test_events_of_old_pods_find_them_in_their_new_shards(
                 while {row["labels"] for row in await query(place, labels)} != {'{"app":"new"}'}:
                     await asyncio.sleep(0.2)
         assert await query(place, "SELECT code, message FROM dead_letters") == []
+        assert await query(place, "SELECT * FROM moves") == [], "their time was over"
         found = await audit(place, None, lambda line: None, everything=True)
         assert found.broken == []
 

@@ -340,7 +340,7 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
         {"decisions_pod"},
     ),
     "nominations": (lambda store: store.nominations(100, ("uid5", 1)), {"nominations_pkey"}),
-    "moves": (lambda store: store.moves("n7"), {"moves_pkey"}),
+    "moves": (lambda store: store.processes.moves("n7", None), {"moves_pkey"}),
     "gangs": (
         lambda store: store.gangs(None, None, 100, ("ns", "g5")),
         {"config_objects_pkey", "pending_gang", "placements_gang"},

@@ -178,8 +178,17 @@ def step(team: Team, day: Day, records: list[Any]) -> None:
     for at, planner in enumerate(team.planners):
         if own := [record for record in records if record.partition in planner.owned]:
             team.step(at, own, follows=day.random.random() < 0.6)
+            check_budgets(team)
     if day.random.random() < 0.5:
         team.rest()
+
+
+def check_budgets(team: Team) -> None:
+    """Whatever workers knew of each other, no budget lets more pods go than it allows."""
+    placed = team.database.open_placements
+    labels = [placed[row.pod_uid, row.shard].opened.labels for row in team.database.moves.open()]
+    apps = Counter(each["app"] for each in labels)
+    assert all(apps[app] <= allowed for app, allowed in ALLOWED.items())
 
 
 @pytest.mark.parametrize("seed", some(range(12)))

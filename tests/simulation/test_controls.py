@@ -192,6 +192,16 @@ class _LosesUsage(_Changing):
         return changed(batch, usage=[])
 
 
+class _MovesFromElsewhere(_Changing):
+    """Says of pods that have to leave hot nodes that they run on others."""
+
+    def change(self, batch: CommitBatch) -> CommitBatch:
+        said, other = b'"migration":{"from":"', b'"migration":{"from":"other-'
+        return changed(
+            batch, made=[(each, payload.replace(said, other)) for each, payload in batch.decisions.made]
+        )
+
+
 class _LosesLetters(_Changing):
     """Counts records that make no sense, and throws them away."""
 
@@ -550,6 +560,7 @@ _OF_PREEMPTION = {
     Invariant.WRONG_EVICTION,
     Invariant.EVICTED_FOR_NOTHING,
     Invariant.WRONG_NOMINATION,
+    Invariant.WRONG_MOVE,
 }
 
 CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
@@ -567,6 +578,7 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
     ("lost decision", Build(ledger=_LosesDecisions), _UNDONE, Invariant.HOLE_IN_SEQ),
     ("lost profile", Build(ledger=_LosesProfiles), None, Invariant.LOST_PROFILE),
     ("lost usage", Build(ledger=_LosesUsage), None, Invariant.LOST_USAGE),
+    ("moves from elsewhere", Build(ledger=_MovesFromElsewhere), None, Invariant.WRONG_MOVE),
     ("lost letters", Build(ledger=_LosesLetters), None, Invariant.DEAD_LETTERS),
     ("wrong sums", Build(ledger=_WrongSums), None, Invariant.WRONG_SUM),
     ("believed claims", Build(ledger=_BelievesClaims), None, Invariant.WRONG_SPAN),
@@ -635,6 +647,7 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
 
 
 SHOWN_BY = {
+    "moves from elsewhere": 28,
     "losers apart": 56,
     "parts of gangs": 23,
     "parts of gangs lose": 13,

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
+from domain.model.decisions import Outcome
 from domain.model.events import PodUpserted
 from domain.model.pods import SAFE_TO_EVICT_KEY
 from services.codec.decode import Decoder
 from services.codec.kept import kept
 from services.codec.partition import partition_for
 from services.ports.ledger import Committed
+from services.worker.metrics import WorkerMetrics
 from tests.builders import node_manifest, pod_manifest
 from tests.property.site import SHARDS, Site
-from tests.property.team import Team, audit, columns, keys_of, node_of
+from tests.property.team import Team, audit, budget_manifest, columns, keys_of, node_of
 from tests.unit.heated import HOT_MS, STEP_MS, cluster, heat, hot_site, measure, owned
 from tests.unit.preempted import AT_MS, high, leave, same_after_a_restart, told
 
@@ -193,6 +196,44 @@ def test_a_worker_that_takes_the_shard_of_a_hot_node_goes_on_with_its_moves() ->
     assert set(state.moves.reliefs) == {hot}
     assert not state.moves.under_way
     assert columns(team.planners[1 - owner])["nodes"]
+
+
+def test_of_two_workers_that_use_up_one_budget_the_later_one_evicts_no_pod() -> None:
+    team = Team([0], [1], preempts=True)
+    hot = [node_of(team, shard, "hot") for shard in range(2)]
+    cool = [node_of(team, shard, "cool") for shard in range(2)]
+    team.tell("ADDED", *(node_manifest(name, cpu=10, memory="64Gi") for name in (*hot, *cool)))
+    names = [keys_of(team, shard, 1, "web")[0] for shard in range(2)]
+    labels = {"app": "web"}
+    pods = [owned(name, node_name=node, labels=labels) for name, node in zip(names, hot, strict=True)]
+    team.tell("ADDED", budget_manifest(1), *pods)
+    for ago in range(4, 0, -1):
+        team.tell("ADDED", *(measure(node) for node in hot), at_ms=HOT_MS - ago * STEP_MS)
+    team.step(0, [team.record("ADDED", measure(hot[1]), HOT_MS)])
+    known = team.unread(1)
+    team.step(0, [team.record("ADDED", measure(hot[0]), HOT_MS)])
+    batch = team.planners[1].plan_batch([], (), known)
+    assert [row.name for row in batch.pods.moved] == [names[1]], "it has not heard of the other one"
+    outcome = team.database.apply(batch)
+    assert isinstance(outcome, Committed)
+    assert list(outcome.lost_pods) == [f"default/{names[1]}"]
+    assert [row.name for row in team.database.moves.open()] == [names[0]]
+    team.lost[1] = list(outcome.lost_pods)
+    team.rest()
+    assert [row.name for row in team.database.moves.open()] == [names[0]], "the budget lets one go"
+    audit(team)
+
+
+def test_metrics_count_a_pod_that_stays_after_all_as_spared() -> None:
+    site = cluster(owned("web", node_name="hot"))
+    for ago in range(4, 0, -1):
+        site.tell("ADDED", measure("hot"), at_ms=HOT_MS - ago * STEP_MS)
+    batch = site.planner.plan_batch(site.records([("ADDED", measure("hot"), HOT_MS)]))
+    registry = CollectorRegistry()
+    WorkerMetrics(registry).committed(batch, Committed(lost_pods={"default/web": "default/web"}))
+    counted = {how: registry.get_sample_value("berth_decisions_total", {"outcome": how}) for how in Outcome}
+    assert {how: count for how, count in counted.items() if count} == {Outcome.SPARED: 1}
+    assert registry.get_sample_value("berth_worker_conflicts_total") == 0
 
 
 # ---------------------------------------------------------------------------- what a pod says of itself

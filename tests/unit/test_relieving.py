@@ -393,6 +393,17 @@ def test_a_relief_that_the_ledger_refused_is_decided_again() -> None:
     assert [each.moves for each in cluster.cycle()] == [decided.moves]
 
 
+def test_a_relief_that_the_ledger_refused_after_its_pod_left_is_no_relief() -> None:
+    """Another worker's pod may leave before this one hears that it was late: else the version stays wrong."""
+    cluster = hot_and_cool()
+    (decided,) = cluster.cycle()
+    cluster.gone("p1")
+    cluster.scheduler.fold(Unrelieved(["default/p1"]))
+    state = cluster.scheduler.state
+    assert state.moves.reliefs == {}
+    assert state.nodes["hot"].version == decided.node_version, "the pod left, and nothing was claimed"
+
+
 # ------------------------------------------------------------------------------------- beside preemption
 
 

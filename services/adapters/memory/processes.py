@@ -11,6 +11,7 @@ from services.adapters.memory.access import moment
 from services.adapters.memory.database import CursorRow, LeaseRow, MemoryDatabase, OwnerRow
 from services.adapters.memory.pages import page
 from services.ports.outbox import Stream
+from services.ports.pods import MoveRow
 from services.ports.store import (
     ActionState,
     Counts,
@@ -54,6 +55,11 @@ class MemoryProcesses:
         """See ``Store.actions``."""
         found = self._database.measured.latest(node, seen, before)
         return Rows(found[:limit], more=len(found) > limit)
+
+    async def moves(self, node: str, seen: Collection[str] | None) -> Sequence[MoveRow]:
+        """See ``Store.moves``."""
+        known = self._database.moves.open()
+        return [row for row in known if row.node == node and (seen is None or row.namespace in seen)]
 
     async def pulse(self) -> Pulse:
         """See ``Store.pulse``."""

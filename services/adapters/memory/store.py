@@ -39,7 +39,6 @@ from services.ports.ledger import (
     ProfileRow,
 )
 from services.ports.log import PODS_TOPIC, Span
-from services.ports.pods import MoveRow
 from services.ports.store import (
     EXAMPLES_MAX,
     Bills,
@@ -107,11 +106,6 @@ class MemoryStore:
         """See ``Store.usage``."""
         row = self._database.measured.usage.get(node)
         return None if row is None else row.record
-
-    async def moves(self, node: str) -> Sequence[MoveRow]:
-        """See ``Store.moves``."""
-        known = self._database.moves.open()
-        return [row for row in known if row.node == node and self._sees(row.namespace)]
 
     def _bound(self, row: PlacementRow) -> PodState:
         pod = row.opened

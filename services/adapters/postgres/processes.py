@@ -16,8 +16,10 @@ from domain.model.limits import heartbeat_seconds_max
 from services.adapters.postgres import schema as t
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.revision import WORKS_FROM
+from services.adapters.postgres.selects import within
 from services.adapters.postgres.sql_outbox import LEDGER_NAME
 from services.ports.ledger import ActionRow, Figures
+from services.ports.pods import MoveRow
 from services.ports.store import (
     ActionState,
     Counts,
@@ -172,6 +174,13 @@ class PostgresProcesses:
         page = await self._engine.page(query, limit, sa.func.octet_length(h.reason), ["namespace", "name"])
         names = ReplicasSaid.__struct_fields__
         return Rows((ReplicasSaid(**{n: row._mapping[n] for n in names}) for row in page), more=page.more)
+
+    async def moves(self, node: str, seen: Collection[str] | None) -> Sequence[MoveRow]:
+        """Read the few rows of the node along the primary key."""
+        m = t.moves.c
+        query = sa.select(t.moves).where(m.node == node, m.is_open, *within(m.namespace, seen))
+        rows = await self._engine.rows(query.order_by(m.pod_uid, m.shard))
+        return [MoveRow(**row._mapping) for row in rows]
 
     async def offsets(self) -> Sequence[ShardOffset]:
         """Read all offset rows."""

@@ -44,7 +44,6 @@ from services.adapters.postgres.selects import (
 from services.codec.attempts import unpack_attempt
 from services.ports.ledger import ConfigRow, DeadLetter, GroupAttempts, NodeRow, ProfileRow
 from services.ports.log import Span
-from services.ports.pods import MoveRow
 from services.ports.store import (
     Bills,
     Callers,
@@ -111,13 +110,6 @@ class PostgresStore:
         row = await self._engine.row(sa.select(t.node_usage).where(t.node_usage.c.node == node))
         found = None if row is None else {str(name): value for name, value in row._mapping.items()}
         return None if found is None else msgspec.convert(found, UsageRecord, str_keys=True)
-
-    async def moves(self, node: str) -> Sequence[MoveRow]:
-        """Read the few rows of the node along the primary key."""
-        m = t.moves.c
-        query = sa.select(t.moves).where(m.node == node, m.is_open, *within(m.namespace, self.seen))
-        rows = await self._engine.rows(query.order_by(m.pod_uid, m.shard))
-        return [MoveRow(**row._mapping) for row in rows]
 
     async def pods(self, which: PodFilter, limit: int, after: str | None) -> Rows[PodState]:
         """Merge open placements and pending pods, both read along an index."""
