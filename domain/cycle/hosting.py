@@ -13,11 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from domain.colocation.replicas import Observed, Replicas, replicas_of
-from domain.cycle.kernel_call import call_kernel, compile_groups
+from domain.cycle.kernel_call import call_kernel, compile_groups, undo
 from domain.cycle.run import CycleRun
-from domain.engine.evaluate import compiled_alone
+from domain.engine.evaluate import less_urgent, slots_apart
+from domain.engine.nominated_room import hold
 from domain.model.hosting import HostedChange, HostedReplicas, ReplicasSaid, WorkloadKey
-from domain.model.limits import hosted_said_seconds
+from domain.model.limits import hosted_growth_max, hosted_said_seconds
 from domain.model.pods import PodTemplate
 from domain.model.resources import CPU, MEMORY
 from domain.model.timestamps import NEVER_MS
@@ -36,7 +37,6 @@ from domain.state.usage import USAGE_SHARD, capacity_of
 
 _BY_SPEC = (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity)
 """The filters that say where pods may go at all, whatever is used there."""
-_TRIED_AT_ONCE = 1_000
 _UNITS = (1, 1 << 10)
 """Of cpu and memory, in which use is summed up over all nodes."""
 _FIELDS_SHOWN = ("namespace", "name", "kind", "workload", "least", "most")
@@ -65,6 +65,7 @@ class Hosting:
         self._state, self._plans, self._view = state, plans, view
         self._looked_ms = 0
         self._was_deciding = False
+        self._tried_count = 0
 
     @property
     def _step_ms(self) -> int:
@@ -104,6 +105,12 @@ class Hosting:
         -----
         Cost: O(nodes), and per object O(its pods) and a look at all nodes.
         """
+        self._tried_count = 0
+        with slots_apart(self._state, self._plans.values(), self._view) as (snapshot, slots):
+            of = (self._state, run.queue, snapshot, slots, self._view)
+            return self._decide(CycleRun(*of, seed=run.seed, at_ms=run.at_ms), waits)
+
+    def _decide(self, run: CycleRun, waits: Mapping[WorkloadKey, int]) -> HostedChange:
         hosted, use = self._state.hosted, self._use(run.at_ms)
         said, seq = list[ReplicasSaid](), hosted.seq_next
         for (namespace, name), each in sorted(hosted.objects.items(), key=lambda item: item[0]):
@@ -152,7 +159,7 @@ class Hosting:
         waited = None if since_ms is None else max(0, run.at_ms - since_ms) / 1_000
         seen = Observed(running, wanted, load, waited, 0)
         if load is not None and load < rule.low_percent and not (waited or 0) > rule.wait_seconds:
-            most = max(0, hosted.most - running)
+            most = min(max(0, hosted.most - running), hosted_growth_max)
             seen = seen._replace(more_fit_count=self._fit_count(newest, most, run))
         return seen, replicas_of(rule, hosted.least, hosted.most, seen)
 
@@ -204,29 +211,30 @@ class Hosting:
         return max(loads, default=None)
 
     def _fit_count(self, pod: PodEntry, most: int, run: CycleRun) -> int:
-        """Return how many further pods like this one find a node, ``most`` at most; nothing else is placed.
+        """Return how many further pods like this one find a node, ``most`` at most; none of them stays.
 
-        The placing kernel places them on a snapshot of its own, as it would place pods that came now.
+        The placing kernel places them on the snapshot of ``run``, as it would place pods that came now.
         """
         spec, state = pod.spec, self._state
         plan = self._plans.get(spec.template.profile)
         if plan is None or not most or WaitingGroup(spec.signature, spec.template, plan).held_by:
             return 0
-        found = 0
-        with compiled_alone(state, plan, spec, self._view) as alone:
-            group = WaitingGroup(spec.signature, spec.template, plan, pod.pod_class)
-            of = (state, run.queue, alone.snapshot, alone.slots, self._view)
-            trial = CycleRun(*of, seed=run.seed, at_ms=run.at_ms)
-            while found < most:
-                count = min(most - found, _TRIED_AT_ONCE)
-                trial.make_room_for_changes(count)
-                tried, programs, _ = compile_groups(trial, [(spec.key, group)] * count, 0, programs_max=1)
-                placed = call_kernel(trial, tried, programs, stopping=[group.key], is_explained=False)
-                placed_count = int((placed.row[: int(placed.done[0])] >= 0).sum())
-                found += placed_count
-                if placed_count < count:
-                    break
-        return found
+        self._tried_count += 1  # no two objects share a program
+        group = WaitingGroup(spec.signature, spec.template, plan, pod.pod_class, self._tried_count)
+        out = less_urgent(state, spec)
+        run.make_room_for_changes(2 * (most + len(out)))
+        hold(state, run.snapshot, out.values(), -1)
+        run.slots.counters.nominated.out = out
+        tried, programs, _ = compile_groups(run, [(spec.key, group)] * most, 0, programs_max=1)
+        versions = run.slots.counters.arrays.version.copy()
+        placed = call_kernel(run, tried, programs, changes=2, stopping=[group.key], is_explained=False)
+        rows = placed.row[: int(placed.done[0])].tolist()
+        placed_on = zip(rows, placed.devices.tolist(), strict=False)
+        on = [(group.key, row, bits) for row, bits in placed_on if row >= 0]
+        undo(run, on, programs, versions)
+        hold(state, run.snapshot, out.values(), 1)
+        run.slots.counters.nominated.out = {}
+        return len(on)
 
 
 def _age(pod: PodEntry) -> tuple[bool, int, int, str]:

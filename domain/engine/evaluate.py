@@ -5,7 +5,7 @@ The kernel evaluates every row by the functions with which it places pods (``ker
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.queue.groups import WaitingGroup
 from domain.state.cluster import ClusterState
+from domain.state.nominations import Nomination
 from domain.state.snapshot import Snapshot
 from domain.state.steps import Lent, Reclassify
 
@@ -214,24 +215,38 @@ def compiled_alone(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: N
 
     Nominations of others of no lower priority count.
     """
+    with slots_apart(state, [plan], view) as (snapshot, slots):
+        entry, out = state.pods.get(pod.key), less_urgent(state, pod)
+        snapshot.reserve(len(out))
+        hold(state, snapshot, out.values(), -1)
+        slots.counters.nominated.out = out
+        pod_class = None if entry is None else entry.pod_class
+        program = slots.program(pod.signature, pod.signature, pod.template, plan, pod_class)
+        assert program is not None, "the first program of a call has room"
+        yield Alone(snapshot, slots, program)
+
+
+def less_urgent(state: ClusterState, pod: PodSpec) -> dict[str, Nomination]:
+    """Return the nominations that do not count for a pod, by key: its own, and those of lower priority."""
+    known, priority = state.nominations.entries, pod.template.priority
+    return {key: each for key, each in known.items() if each.priority < priority or key == pod.key}
+
+
+@contextmanager
+def slots_apart(
+    state: ClusterState, plans: Collection[ProfilePlan], view: NodeView
+) -> Iterator[tuple[Snapshot, GroupSlots]]:
+    """Return a snapshot as of now and one slot on it, beside all else that follows the state."""
     if not state.index.is_settled:
         state.apply(Reclassify())
     state.apply(Lent())
-    entry, journal = state.pods.get(pod.key), state.index.journal
+    journal = state.index.journal
     snapshot = Snapshot(state.table)
     snapshot.sync()
     slots = GroupSlots(state, snapshot, slots_max=1, view=view)
-    slots.reserve([plan])
+    slots.reserve(plans)
     slots.counters.sync(snapshot.rows_width)
-    known, priority = state.nominations.entries, pod.template.priority
-    out = {key: each for key, each in known.items() if each.priority < priority or key == pod.key}
-    snapshot.reserve(len(out))
-    hold(state, snapshot, out.values(), -1)
-    slots.counters.nominated.out = out
-    pod_class = None if entry is None else entry.pod_class
-    program = slots.program(pod.signature, pod.signature, pod.template, plan, pod_class)
-    assert program is not None, "the first program of a call has room"
-    yield Alone(snapshot, slots, program)
+    yield snapshot, slots
     state.index.journal = journal  # for counters that follow the state
 
 

@@ -67,6 +67,7 @@ dead_letter_days = 90
 hosted_objects_max = 200  # HostedReplicas in force: each costs a look at all nodes per step
 hosted_objects_of_namespace_max = 20
 hosted_pods_max = 10_000  # replicas of one workload
+hosted_growth_max = 1_000  # replicas by which a workload may grow in a step
 hosted_said_seconds = 60  # after which what was said is written again if only the reason changed
 scale_days = 90  # for which published scales stay
 bill_days = 800  # two years, and the month in which they are looked at

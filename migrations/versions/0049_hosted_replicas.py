@@ -45,7 +45,7 @@ CREATE TABLE scales (
 """
 _ABOUT = {
     "hosted_replicas": "what was said last of each HostedReplicas, by the owner of shard 0",
-    "hosted_waits": "since when, in log time, a shard's pod of a hosted workload waits that waited longest",
+    "hosted_waits": "log time since when the oldest pod of a hosted workload waits in a shard",
     "scales": "each change of what is wanted, as berth.scales has it; the relay of shard 0 publishes it",
     "hosted_replicas.load_percent": "of the nodes that its pods may go to; null: nothing recent was measured",
     "hosted_replicas.seq": "of the last change of what is wanted",

@@ -18,6 +18,7 @@ from services.executor.scaling import ScaledFile, Scaler, templates_of
 from services.metrics import process_registry
 from services.ports.log import SCALES_TOPIC, TopicPartition
 from services.ports.store import Grant
+from services.replay.replay import Progress
 from tests.builders import Json, event, node_manifest
 from tests.hosted import hosted_manifest, member_manifest, use_manifest
 from tests.integration.api_world import World, answer_of, client_of, fresh_database, query
@@ -38,7 +39,7 @@ PLACED = "SELECT count(*) FROM placements WHERE released_at_ms IS NULL"
 @contextlib.asynccontextmanager
 async def running(place: Place) -> AsyncIterator[None]:
     """Run a worker, a relay, and an executor that scales."""
-    settings, log = Settings(worker_name="test", seed=7), bootstrap.open_log(place)
+    settings, log = Settings(worker_name="test", seed=7, checkpoint_batches=10), bootstrap.open_log(place)
     templates = templates_of([member_manifest("template", cpu=1)])
     tasks = [
         asyncio.create_task(bootstrap.run_worker(place, settings, process_registry())),
@@ -92,6 +93,7 @@ async def test_a_flood_becomes_no_more_pods_than_there_is_room_for(embedded_dsn:
                 nodes = [node_manifest(name, cpu=CORES) for name in NODES]
                 await post(world, POLICY, *nodes, hosted_manifest(min=1, max=FLOOD))
                 waited = await until(world, 1, lambda placed: placed == CORES * len(NODES))
+            async with running(place):
                 waited += await until(world, 4.5, lambda placed: placed <= CORES * len(NODES) - 5)
             assert await count(place, PENDING) <= 1
             assert sum(waiting > 1 for waiting in waited) <= len(waited) // 5, "but for those just made"
@@ -99,6 +101,7 @@ async def test_a_flood_becomes_no_more_pods_than_there_is_room_for(embedded_dsn:
             assert await count(place, "SELECT count(*) FROM dead_letters") == 0
             await published(place)
             assert [found for found in await check(place.dsn) if not found.warning] == []
+            await replayed(place)
 
 
 async def shown(world: World, other_key: str) -> None:
@@ -129,3 +132,17 @@ async def published(place: Place) -> None:
     assert noted >= 3
     assert [record.value for record in records] == rows[: len(records)]
     assert noted <= len(records) <= len(rows)
+
+
+async def replayed(place: Place) -> None:
+    """Replay all of it, over the restart and from a checkpoint in the midst."""
+
+    async def report(progress: Progress) -> None:
+        pass
+
+    whole = await bootstrap.replay(place, None, None, report)
+    assert whole.difference is None
+    assert whole.progress.restarts_count == 2
+    part = await bootstrap.replay(place, whole.progress.last - 1, None, report)
+    assert part.difference is None
+    assert part.progress.checkpoint > whole.progress.checkpoint

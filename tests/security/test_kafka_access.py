@@ -52,7 +52,7 @@ async def granted(broker: AskedBroker) -> AskedBroker:
     """Return the broker with the rights of the docs and berth's topics."""
     page = _PAGE.read_text()
     (commands,) = re.findall(r"```\n(kafka-acls\.sh .*?)```", page, re.DOTALL)
-    assert await grant(broker.server.bootstrap, commands) == 4 + 5 + 2 + 2 + 5 + 8 + 1
+    assert await grant(broker.server.bootstrap, commands) == 4 + 5 + 4 + 2 + 5 + 8 + 1
     async with log_of(broker, broker.by_password("berth-init")) as log:
         await log.ensure_topics(SPECS)
     return broker

@@ -15,7 +15,7 @@ from domain.model.events import (
     PodDeleted,
 )
 from domain.model.hosting import HostedReplicas, WaitSaid
-from domain.model.limits import hosted_objects_max, hosted_objects_of_namespace_max
+from domain.model.limits import hosted_growth_max, hosted_objects_max, hosted_objects_of_namespace_max
 from domain.model.timestamps import NEVER_MS
 from domain.state.changes import Refused
 from domain.state.steps import HostedSaid, Owned
@@ -299,3 +299,37 @@ def test_pods_that_fit_count_each_other(fields: Json, wanted: int) -> None:
     house.pod("p0", labels={"app": "web"}, **fields)
     house.cycle()
     assert house.one().wanted == wanted
+
+
+def crowd(*hosted: str) -> House:
+    """Return a house with pods of three workloads that see each other, and of these some are hosted."""
+    house = House(0)
+    for number in range(6):
+        house.node(f"n{number}", labels={"zone": f"z{number % 2}", "kubernetes.io/hostname": f"n{number}"})
+        house.measure(f"n{number}", 1)
+    for name in hosted:
+        house.host(name=name, workload=name, most=50)
+    house.pod("web-0", owner="web", labels={"app": "web"}, affinity=ALONE)
+    house.pod("db-0", owner="db", cpu=2, labels={"app": "web"}, spec=SPREAD)
+    house.pod("big-0", owner="big", cpu=3, priority=7)
+    house.cycle()
+    return house
+
+
+def test_objects_that_are_decided_together_have_the_answers_that_each_has_alone() -> None:
+    names = ("big", "db", "web")
+    together = {each.name: each.wanted for each in crowd(*names).say()}
+    alone = {name: crowd(name).one().wanted for name in names}
+    assert together == alone
+    assert len(set(alone.values())) == 3, "they are different"
+
+
+def test_a_workload_grows_by_so_many_in_a_step() -> None:
+    house = House(0)
+    for number in range(12):
+        house.node(f"n{number}", pods=500)
+        house.measure(f"n{number}", 1)
+    house.host(most=9_000)
+    house.pod("p0", cpu="1m")
+    house.cycle()
+    assert house.one().wanted == 1 + hosted_growth_max
