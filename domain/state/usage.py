@@ -241,7 +241,10 @@ class UsageWindows:
         window.fold(usage.at_ms, percent, usage.window, seconds * 1000)
         self._keep(usage.node, window, known=spec is not None)
         if usage.quality is not msgspec.UNSET:
-            self._fold_quality(usage, usage.quality, hot_spot, spec)
+            if usage.is_bad is msgspec.UNSET:
+                signs = bad_signs(hot_spot, capacity_of(spec), _sample(usage, usage.quality))
+                usage = msgspec.structs.replace(usage, is_bad=bool(signs))
+            self._fold_quality(usage, usage.quality, hot_spot, is_bad=bool(usage.is_bad))
         if (
             usage.used or seconds != self._window_seconds
         ):  # else all workers fold it alike, whatever they know of the node
@@ -249,12 +252,11 @@ class UsageWindows:
         return NodeMeasured(usage.node, newer, usage)
 
     def _fold_quality(
-        self, usage: NodeUsage, use: UseByQuality, hot_spot: HotSpotRule, spec: NodeSpec | None
+        self, usage: NodeUsage, use: UseByQuality, hot_spot: HotSpotRule, *, is_bad: bool
     ) -> None:
         """Take what was measured by quality: of the use the latest alone, of pods what is newer of each."""
         known = self.qualities.get(usage.node) or QualityRecord(at_ms=-1, use=use)
         if usage.at_ms > known.at_ms:
-            is_bad = bool(bad_signs(hot_spot, capacity_of(spec), _sample(usage, use)))
             heat = next_heat(hot_spot, known.heat, is_bad)
             known = msgspec.structs.replace(known, at_ms=usage.at_ms, use=use, heat=heat)
         if known.since_ms == NEVER_MS:
