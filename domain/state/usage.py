@@ -241,10 +241,11 @@ class UsageWindows:
         window.fold(usage.at_ms, percent, usage.window, seconds * 1000)
         self._keep(usage.node, window, known=spec is not None)
         if usage.quality is not msgspec.UNSET:
+            use = usage.quality
             if usage.is_bad is msgspec.UNSET:
-                signs = bad_signs(hot_spot, capacity_of(spec), _sample(usage, usage.quality))
+                signs = bad_signs(hot_spot, capacity_of(spec), _sample(usage, use))
                 usage = msgspec.structs.replace(usage, is_bad=bool(signs))
-            self._fold_quality(usage, usage.quality, hot_spot, is_bad=bool(usage.is_bad))
+            self._fold_quality(usage, use, hot_spot, is_bad=bool(usage.is_bad))
         if (
             usage.used or seconds != self._window_seconds
         ):  # else all workers fold it alike, whatever they know of the node
