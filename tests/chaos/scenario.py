@@ -29,8 +29,8 @@ class Everything(Scenario):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._bound: dict[str, str] = {}  # uid -> node, as far as heard
         self._begun: list[Item] = []  # what is yet to come of what belongs together
-        more: dict[str, Any] = {"now_ms": lambda: time.time_ns() // 1_000_000, "bound": self._bound.items}
-        super().__init__(*args, kind=Kind(preempts=True, lends=True), **more, **kwargs)
+        kwargs["now_ms"], kwargs["bound"] = lambda: time.time_ns() // 1_000_000, self._bound.items
+        super().__init__(*args, kind=Kind(preempts=True, lends=True), **kwargs)
 
     def hear(self, uid: str, outcome: str, node: str | None) -> None:
         """Take a decision. Nothing more is said of a pod that has to go: its end is the executor's word."""
