@@ -47,7 +47,6 @@ LARGE = {
     "services/adapters/memory/store.py:MemoryStore": (37, 5),
     "services/adapters/postgres/store.py:PostgresStore": (26, 5),
     "services/codec/decode.py:Decoder": (9, 14),
-    "services/ports/store.py:Store": (26, 0),
     "services/worker/holding.py:Holding": (7, 17),
     "services/worker/metrics.py:WorkerMetrics": (7, 26),
     "services/worker/planner.py:Planner": (28, 25),

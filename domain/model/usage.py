@@ -37,7 +37,8 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     the last minute, in percent, in which a task waited for cpu (PSI, ``some avg60``). ``latency`` says of
     pods, by uid, how their latency compares with its bound: 1.2 is a fifth too slow. ``logged_ms`` is when
     the log took a measurement by quality, unset where the node cannot have been measured and forgotten
-    before.
+    before. ``signs`` are what is bad about one by quality (``HotSpotRule``), in words, as the worker found
+    that folded it first: by the node and the policy that it knew.
     """
 
     node: str
@@ -51,6 +52,7 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pressure: float | msgspec.UnsetType = msgspec.UNSET
     latency: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
     logged_ms: int | msgspec.UnsetType = msgspec.UNSET
+    signs: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class SeriesRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -268,21 +268,22 @@ class UsageWindows:
         window.fold(usage.at_ms, percent, usage.window, seconds * 1000)
         self._keep(usage.node, window, known=spec is not None)
         if usage.quality is not msgspec.UNSET:
-            self._fold_quality(usage, usage.quality, hot_spot, spec)
+            use = usage.quality
+            if usage.signs is msgspec.UNSET:
+                signs = bad_signs(hot_spot, capacity_of(spec), _sample(usage, use))
+                usage = msgspec.structs.replace(usage, signs=signs)
+            self._fold_quality(usage, use, hot_spot)
         if (
             usage.used or seconds != self._window_seconds
         ):  # else all workers fold it alike, whatever they know of the node
             usage = msgspec.structs.replace(usage, percent=percent, used={}, window_seconds=seconds)
         return NodeMeasured(usage.node, newer, usage)
 
-    def _fold_quality(
-        self, usage: NodeUsage, use: UseByQuality, hot_spot: HotSpotRule, spec: NodeSpec | None
-    ) -> None:
+    def _fold_quality(self, usage: NodeUsage, use: UseByQuality, hot_spot: HotSpotRule) -> None:
         """Take what was measured by quality: of the use the latest alone, of pods what is newer of each."""
         known = self.qualities.get(usage.node) or QualityRecord(at_ms=-1, use=use)
         if usage.at_ms > known.at_ms:
-            signs = bad_signs(hot_spot, capacity_of(spec), _sample(usage, use))
-            heat = next_heat(hot_spot, known.heat, signs)
+            heat = next_heat(hot_spot, known.heat, usage.signs or ())
             known = msgspec.structs.replace(known, at_ms=usage.at_ms, use=use, heat=heat)
         if known.since_ms == NEVER_MS:
             known = msgspec.structs.replace(known, since_ms=since_ms(usage))

@@ -114,6 +114,9 @@ class Day:
             healed = time.monotonic()
             settled = await self._settle()
             settle_seconds = time.monotonic() - healed
+            if settled and self._shape.everything:  # the use of pods counts once they are known
+                await producing.send(self._scenario.lending.last_reports())
+                settled = await self._settle()
             await asyncio.gather(*(slot.stop() for slot in self._slots))
         self._judge_processes()
         records, replayed = "", Counter[str]()
@@ -188,6 +191,10 @@ class Day:
                 " (SELECT count(*) FROM decisions WHERE outcome = 'bind-failed') AS \"bindings failed\","
                 " (SELECT count(*) FROM decisions WHERE outcome = 'bound' AND name LIKE 'team%')"
                 ' AS "gang pods placed",'
+                " (SELECT count(*) FROM decisions WHERE outcome = 'bound' AND profile = 'colocation')"
+                ' AS "pods under colocation placed",'
+                " (SELECT count(*) FROM node_actions WHERE uid <> '') AS \"pods ended by agents\","
+                ' (SELECT count(*) FROM bill_hours) AS "lines of the bill",'
                 ' (SELECT count(*) FROM inbox) AS "handed over",'
                 " (SELECT count(*) FROM journal) AS batches,"
                 " (SELECT sum(epoch)::bigint FROM shards) AS epochs"

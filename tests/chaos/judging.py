@@ -14,6 +14,8 @@ from typing import Any, cast
 import msgspec
 import orjson
 
+from domain.colocation.pricing import BillLine
+from domain.model.actions import NodeAction
 from domain.model.decisions import Decision
 from services.adapters.memory.database import CursorRow, MemoryDatabase, PlacementRow
 from services.adapters.postgres.audit import check
@@ -21,7 +23,7 @@ from services.adapters.postgres.loading import read_parts
 from services.codec.envelope import BIND_FAILED
 from services.ports.inbox import source_of
 from services.ports.journal import Owned
-from services.ports.ledger import DeadLetter, PlacementOpened, ProfileRow
+from services.ports.ledger import ActionRow, DeadLetter, PlacementOpened, ProfileRow
 from services.ports.log import (
     CONFIG_TOPIC,
     DECISIONS_TOPIC,
@@ -39,7 +41,7 @@ from tests.chaos.servers import Servers
 from tests.simulation.auditor import Auditor
 from tests.simulation.invariants import Invariant
 from tests.simulation.servers import SimulatedDatabase, SimulatedLog
-from tests.simulation.tape import Commit, in_order
+from tests.simulation.tape import USAGE_SHARD, Commit, in_order
 
 Found = list[tuple[str, str]]
 _DECISIONS = """
@@ -55,7 +57,13 @@ _LETTERS = "SELECT * FROM dead_letters ORDER BY shard, seq"
 _PROFILES = "SELECT name, revision, spec, resource_version, at_ms FROM profiles"
 _WRITTEN = "SELECT shard, seq FROM decisions ORDER BY ctid"
 _INBOX = "SELECT home, source, number, log_offset FROM inbox"
-_JOURNAL = "SELECT shard, batch, worker, owned, followed, lanes, seqs FROM journal ORDER BY position"
+_JOURNAL = """
+SELECT shard, batch, worker, owned, followed, lanes, seqs, log_time_ms FROM journal ORDER BY position
+"""
+_ACTIONS = "SELECT node, at_ms, logged_ms, kind, quality, reason, uid FROM node_actions ORDER BY id"
+_BILL = """
+SELECT hour_ms, namespace, quality, part, resource, amount, price_micro, saved_micro FROM bill_hours
+"""
 _WAITING = ("pending", "nominations", "evictions", "inbox", "forwarded", "config_objects")
 _CURSORS = "SELECT shard, decisions_seq, dead_letters_seq, alarm FROM relay_cursor"
 
@@ -97,6 +105,14 @@ async def read_ledger(connection: Any, shards: int) -> MemoryDatabase:
         tables.nominations.restore([row async for row in parts["nominations"]])
         tables.moves.restore([row async for row in parts["moves"]])
         tables.measured.usage = {row.record.node: row async for row in parts["usage"]}
+        for row in await connection.fetch(_ACTIONS):
+            told = dict(row)
+            logged_ms = told.pop("logged_ms")
+            action = msgspec.convert(told, NodeAction)
+            tables.measured.actions.append(ActionRow(action, logged_ms, None))
+        for row in await connection.fetch(_BILL):
+            line = BillLine(*row[:5], *map(int, row[5:]))
+            tables.measured.bill[line[:5]] = line
         for row in await connection.fetch(_DECISIONS):
             made = dict(row)
             payload = made.pop("payload")
@@ -178,7 +194,9 @@ async def read_commits(connection: Any, log: ReadLog) -> list[Commit]:
         known[row["worker"]] = followed, own
         number = row["shard"], row["batch"]
         is_ordered = len(spans) < 2
-        commits.append(Commit(in_order(lanes), decided, {}, number, own, followed, is_ordered))
+        usage_batch = None if USAGE_SHARD in own else followed.get(USAGE_SHARD, 0)
+        known_then = followed, is_ordered, usage_batch, row["log_time_ms"]
+        commits.append(Commit(in_order(lanes), decided, {}, number, own, *known_then))
     return commits
 
 

@@ -1,7 +1,8 @@
-"""A day with everything on: beside what a simulated day draws, gangs and bindings that fail."""
+"""A day with everything on: also gangs, bindings that fail, nodes that lend, and agents that end pods."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import orjson
@@ -15,7 +16,7 @@ from tests.simulation.scenario import Kind, Scenario
 GANGS = {f"team{i}": 2 + i % 4 for i in range(8)}
 """Name of each gang, and how many of its pods run together at least."""
 
-_GANG_SHARE, _FAILED_SHARE = 0.15, 0.03
+_GANG_SHARE, _FAILED_SHARE, _ENDED_SHARE = 0.15, 0.03, 0.06
 _MORE_MEMBERS = 2
 _API = "scheduling.x-k8s.io/v1alpha1"
 
@@ -23,11 +24,13 @@ Item = tuple[str, Entry]
 
 
 class Everything(Scenario):
-    """Draws records of gangs and of bindings that failed between the others."""
+    """Draws records of gangs, of bindings that failed and of pods that agents ended between the others."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, kind=Kind(preempts=True), **kwargs)
         self._bound: dict[str, str] = {}  # uid -> node, as far as heard
+        self._begun: list[Item] = []  # what is yet to come of what belongs together
+        kwargs["now_ms"], kwargs["bound"] = lambda: time.time_ns() // 1_000_000, self._bound.items
+        super().__init__(*args, kind=Kind(preempts=True, lends=True), **kwargs)
 
     def hear(self, uid: str, outcome: str, node: str | None) -> None:
         """Take a decision. Nothing more is said of a pod that has to go: its end is the executor's word."""
@@ -39,7 +42,12 @@ class Everything(Scenario):
 
     def next(self) -> Item:
         """Return the next record."""
+        if self._begun:
+            return self._begun.pop(0)
         draw = self._rng.random()
+        if draw > 1 - _ENDED_SHARE and (ended := self.lending.end_on_node()):
+            self._begun += ended[1:]
+            return ended[0]
         if draw < _GANG_SHARE:
             gang = self._rng.choice(list(GANGS))
             return self._group_of(gang) if self._rng.random() < 0.2 else self._member(gang)
@@ -49,7 +57,7 @@ class Everything(Scenario):
 
     def closing(self) -> list[Item]:
         """Return also the PodGroups, of which some may never have come."""
-        return [*super().closing(), *map(self._group_of, GANGS)]
+        return [*self._begun, *super().closing(), *map(self._group_of, GANGS)]
 
     def _group_of(self, gang: str) -> Item:
         self._version += 1

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
+from domain.model.colocation import Heat
 from domain.model.pods import COLOCATION_PROFILE
 from domain.state.resources import ROOM
 from services.adapters.memory.database import MemoryDatabase
@@ -110,3 +111,16 @@ def test_a_worker_that_begins_anew_expects_of_pods_what_the_policy_says() -> Non
         state = planner.scheduler.state
         assert state.pods["default/low"].node == "n"
         assert state.table.requested[ROOM, state.table.rows["n"]].tolist()[2:] == [2_000, 64 << 20]
+
+
+def test_a_follower_takes_a_sample_for_bad_where_the_worker_that_read_it_did() -> None:
+    """It folds the node of the end of the batch first, which has more cores than when it was measured."""
+    team = Team([0], [1])
+    node = node_of(team, 0)
+    team.tell("ADDED", node_manifest(node, cpu=2, memory="64Gi", resource_version=1))
+    busy = usage_manifest(node, quality={"high": {"cpu": "1900m"}})
+    grown = node_manifest(node, cpu=64, memory="64Gi", resource_version=2)
+    team.step(0, [team.record("MODIFIED", each) for each in (busy, grown)])
+    team.rest()
+    heats = [planner.scheduler.state.usage.qualities[node].heat for planner in team.planners]
+    assert heats == [Heat(bad_count=1), Heat(bad_count=1)]

@@ -67,7 +67,7 @@ class Agents:
         spec: Json = {"view": view}
         if name in POLICIES[:2]:
             spec["estimate"] = {
-                "cpu": rng.choice(("200m", "400m", "1")),
+                "cpu": rng.choice(("200m", "400m", "1500m")),
                 "memory": rng.choice(("64Mi", "1Gi")),
             }
         else:

@@ -29,10 +29,14 @@ class Known(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class There:
-    """A pod that counts on a node since a log time; ``is_sure``: the node's version counts it."""
+    """A pod that counts on a node since a log time; ``is_sure``: the node's version counts it.
+
+    ``changed_ms`` is when its placement was written last: one that is resized may count anew from then on.
+    """
 
     node: str
     since_ms: int
+    changed_ms: int
     is_sure: bool
 
 
@@ -73,7 +77,9 @@ class Lent:
         before = self._there.pop(uid, None)
         if node:
             is_same = before is not None and before.node == node
-            self._there[uid] = before if before is not None and is_same else There(node, at_ms, is_sure)
+            since_ms = before.since_ms if before is not None and is_same else at_ms
+            is_sure = before.is_sure if before is not None and is_same else is_sure
+            self._there[uid] = There(node, since_ms, at_ms, is_sure)
 
     def why_not(
         self,
@@ -83,12 +89,15 @@ class Lent:
         there: Mapping[str, Pod],
         first: Iterable[str],
         pod: Pod,
+        *,
+        at_most: bool = False,
     ) -> str:
         """Return why a node does not lend a pod what it is expected to use, "" where it does.
 
         ``states`` are those of the node, and ``there`` are the pods on it, of which those in ``first`` were
         there when the worker began to place. A node that was gone and came back may have forgotten any of
-        its measurements: it lends by whichever lends most.
+        its measurements: it lends by whichever lends most. With ``at_most`` pods count as recent that may be,
+        else those that certainly are.
         """
         rule = self._rule(known, states[-1].labels)
         view = rule.get("view", {})
@@ -106,8 +115,8 @@ class Lent:
             other
             for uid, other in there.items()
             if (at := self._there.get(uid)) is not None
-            and at.is_sure
-            and not any(at.since_ms <= each.at_ms - settle_ms for each in found)
+            and (at.is_sure or at_most)
+            and not any((at.changed_ms if at_most else at.since_ms) <= e.at_ms - settle_ms for e in found)
             and (pod.quality == "low" or other.quality != "low")
         ]
         estimates = self._estimate_rule(known)

@@ -469,7 +469,7 @@ class Outside:
         if not pod.borrows or any(state.gone for state in states):
             return "unknown" if pod.borrows else ""
         on_it = {each.uid: each for each in there}
-        return self.lent.why_not(self._known, name, states, on_it, on_it, pod)
+        return self.lent.why_not(self._known, name, states, on_it, on_it, pod, at_most=True)
 
     def _is_complete(self, pod: Pod) -> bool:
         """Say whether certainly enough pods of a pod's gang have a node, or would fit the one with most room.
