@@ -156,6 +156,8 @@ class Promises:
 
         Who leaves for a less urgent one may stay: that promise ends with the new one.
         """
+        if uid in self.moving:
+            return True
         by = self.evicted.get(uid)
         outbid = by in self.open and self.open[by].pod.priority < pod.priority
         return by is not None and not outbid
