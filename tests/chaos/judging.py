@@ -7,12 +7,10 @@ import multiprocessing
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
-import orjson
 
 from domain.colocation.pricing import BillLine
 from domain.model.actions import NodeAction
@@ -20,7 +18,6 @@ from domain.model.decisions import Decision
 from services.adapters.memory.database import CursorRow, MemoryDatabase, PlacementRow
 from services.adapters.postgres.audit import check
 from services.adapters.postgres.loading import read_parts
-from services.codec.envelope import BIND_FAILED
 from services.ports.inbox import source_of
 from services.ports.journal import Owned
 from services.ports.ledger import ActionRow, DeadLetter, PlacementOpened, ProfileRow
@@ -77,16 +74,6 @@ class ReadLog:
     def records(self, at: TopicPartition) -> list[Record]:
         """Return what a partition holds."""
         return self._records[at]
-
-
-def _as_told(record: Record) -> Record:
-    """Return that a binding failed as the auditor reads it: as a change of the pod, which has no node."""
-    if record.topic != PODS_TOPIC or BIND_FAILED.encode() not in (record.value or b""):
-        return record
-    event = orjson.loads(record.value or b"")
-    event["type"] = "MODIFIED"
-    del event["object"]["spec"]["nodeName"]
-    return record._replace(value=orjson.dumps(event))
 
 
 def partitions_of_producers(shards: int) -> list[TopicPartition]:
@@ -223,7 +210,6 @@ async def judge(
         commits = await read_commits(connection, log)
         found = [("GANG_LEFT_OUT", each) for each in await left_out(connection)]
     found += [("PART_OF_A_GANG", each) for each in parts(tables, commits)]
-    commits = [replace(each, records=list(map(_as_told, each.records))) for each in commits]
     auditor = Auditor(cast(SimulatedLog, log), cast(SimulatedDatabase, tables))
     auditor.late_publishers = late_relays
     sent: Sequence[Record] = [record for at in partitions_of_producers(shards) for record in log.records(at)]
