@@ -31,7 +31,8 @@ class Outcome(enum.StrEnum):
     CLEARED = "cleared", "the pod has no node promised any more; it waits"
     EVICTED = (
         "evicted",
-        "the pod has to leave its node for another one, and counts there until it has",
+        "the pod has to leave its node, for another pod or because the node is hot, and counts there until "
+        "it has",
     )
     SPARED = "spared", "the pod does not have to leave its node any more"
     GANG_WAITING = (

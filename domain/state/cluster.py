@@ -163,7 +163,7 @@ class ClusterState:
             case steps.Relieved() | steps.ReliefsPassed() | steps.Unrelieved() | steps.ReliefsFollowed():
                 yield from relieving.take_step(of, step)
             case steps.HostedSaid():
-                self.index.hosted.take(step.change)
+                self.index.hosted.take(step.change, step.seq)
             case steps.Reclassify():
                 yield from map(_regrouped, self.index.reclassify(self.pods))
             case steps.Written():

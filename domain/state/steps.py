@@ -94,9 +94,10 @@ class Reclassify(msgspec.Struct, frozen=True):
 
 
 class HostedSaid(msgspec.Struct, frozen=True):
-    """What this worker, or another one, said of hosted workloads."""
+    """What this worker, or another one, said of hosted workloads; ``seq`` is the last number that it gave."""
 
     change: HostedChange
+    seq: int = 0
 
 
 class Written(msgspec.Struct, frozen=True):

@@ -121,9 +121,16 @@ def _pack(batch: CommitBatch, events: list[tuple[int, str, bytes]]) -> bytes:
     )
 
 
+_ALWAYS = Feed.__struct_fields__.index("gone") + 1
+"""How many columns each feed has."""
+
+
 def _written(feed: Feed) -> bytes:
-    """Return a feed as bytes. Its last column is left out where it is empty, as it nearly always is."""
-    return _encode(feed if feed.hosted is not None else msgspec.structs.astuple(feed)[:-1])
+    """Return a feed as bytes. What came last into its shape is left out where it is empty: nearly always."""
+    columns = list(msgspec.structs.astuple(feed))
+    while len(columns) > _ALWAYS and columns[-1] is None:
+        columns.pop()
+    return _encode(columns)
 
 
 def _gone(batch: CommitBatch) -> Gone:

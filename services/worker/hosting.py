@@ -28,8 +28,7 @@ class HostedRows:
 
     def take(self, part: LedgerPart, now_ms: int) -> None:
         """Go on with the numbers of the ledger; steps that ended before are not made up for."""
-        hosted = self._scheduler.state.hosted
-        hosted.seq_next = max(hosted.seq_next, part.scale_seq + 1)
+        self._scheduler.fold(HostedSaid(HostedChange(), part.scale_seq))
         self.renew(now_ms)
 
     def renew(self, now_ms: int) -> None:
