@@ -402,7 +402,7 @@ def _print(lists: list[Listed], found: list[list[Json]], shape: Shape) -> None:
     for at, (each, items) in enumerate(zip(lists, found, strict=True)):
         if at and shape.form != "name":
             echo()
-        title = EMPTY.get(each.table, each.table)
+        title = each.config_kind or EMPTY.get(each.table, each.table)
         print_list(title, TABLES[each.table], items, shape, NAMES.get(each.kind))
 
 

@@ -247,7 +247,7 @@ def spans(numbers: Iterable[int]) -> str:
 DEVICES = Column("DEVICES", lambda item: ",".join(map(str, item["devices"])), wide=True)
 
 EMPTY = {
-    "replicas": "replicas; those of a new HostedReplicas are counted within 30 s (`replicas.step`)",
+    "replicas": "replicas; a new HostedReplicas is counted within 30 s (`replicas.step`)",
 }
 """What a list without items is of, where that has to be explained."""
 

@@ -16,10 +16,11 @@ from domain.model.config import CONTENTS
 from domain.model.decisions import Outcome
 from domain.model.hosting import HostedReplicas
 from services.cli import accesses, bill, describe, explain, output
-from services.cli.get import CONFIG_NAMES, OTHER_NAMES, Kind, config_kind_of, kind_of
+from services.cli.get import CONFIG_NAMES, OTHER_NAMES, Kind, Listed, _print, config_kind_of, kind_of
 from services.cli.labels import labels_filter
 from services.cli.main import app
 from services.cli.output import STYLES, Column, Format, short_time, shortened
+from services.cli.shapes import Shape
 from services.cli.tables import TABLES, node_status, short_amount
 from tests.unit.items import GPUS, NOW, THEN, Item, config_object, decision, node, pod
 
@@ -256,6 +257,24 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def shown(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [
+        (Listed(Kind.PODS, None, [], {}), "no pods"),
+        (Listed(Kind.CONFIG, "CoLocationPolicy", [], {}), "no CoLocationPolicy"),
+        (Listed(Kind.REPLICAS, None, [], {}), "no replicas; a new HostedReplicas is counted within 30 s"),
+    ],
+)
+def test_a_list_of_nothing_says_of_what_there_is_nothing(
+    listed: Listed, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _print([listed], [[]], Shape("table"))
+    (line,) = shown(capsys)
+    assert line.startswith(said)
+    assert len(line) <= 80
 
 
 @pytest.mark.usefixtures("terminal")
