@@ -37,8 +37,8 @@ $ berth delete policy batch
 
 - **Which one holds on a node.** Of the policies whose `nodeSelector` has only labels of the node it is the
   one with the most labels, of equals the first by name. One without `nodeSelector` matches each node. Where
-  none matches, the defaults hold. Policies are not merged: what the one that holds leaves out has its
-  default.
+  none matches, the defaults hold. `berth describe node NAME` names it. Policies are not
+  merged: what the one that holds leaves out has its default.
 - **The same for all nodes** are {_OF_ALL}: only a policy without `nodeSelector` may give them, and they
   hold on nodes of other policies, too. Of several such policies it is the first by name.
 - **From when on.** A policy is in force from its place in the log on, until it is deleted. It is folded in

@@ -84,7 +84,8 @@ class Hosting:
 
     @property
     def _is_deciding(self) -> bool:
-        return bool(self._state.hosted.objects) and USAGE_SHARD in self._state.own
+        hosted = self._state.hosted  # what was said of the last object that went is still to be withdrawn
+        return bool(hosted.objects or hosted.said) and USAGE_SHARD in self._state.own
 
     def due_ms(self, now_ms: int) -> int:
         """Return when the next step ends; ``NEVER_MS`` where nothing is hosted, or another worker decides."""

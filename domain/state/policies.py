@@ -21,6 +21,11 @@ class PolicyInForce(NamedTuple):
     resource_version: int | None
     policy: CoLocationPolicy
 
+    @property
+    def reference(self) -> str:
+        """``name@version``, with version 0 where the producer said none; "" of the defaults."""
+        return f"{self.name}@{self.resource_version or 0}" if self.name else ""
+
 
 NO_POLICY = PolicyInForce("", None, DEFAULT_POLICY)
 """What holds where no object does: the defaults."""

@@ -112,7 +112,7 @@ def show_days(trace: Trace, days: Sequence[Day], form: Format) -> None:
         err=err,
     )
     echo(err=err)
-    say(f"What the trace {trace.name} and a day leave open:", err=err)
+    say(f"What was chosen, as the trace {trace.name} does not say it:", err=err)
     for choice in choices:
         say(f"- {choice}", err=err)
 

@@ -134,7 +134,7 @@ class Actor:
             quality=act.box.value,
             reason=act.reason,
             amount=amount,
-            policy=_named(in_force),
+            policy=in_force.reference,
         )
         if not self._settings.dry_run:
             try:
@@ -184,7 +184,7 @@ class Actor:
             elif pod.uid not in self._ending.uids:
                 stays.append(candidate)
         for victim in choose(needs, stays, leaves):
-            self._end_one(*found[victim.name], victim, _named(learned.policy), now_ms)
+            self._end_one(*found[victim.name], victim, learned.policy.reference, now_ms)
 
     def _end_one(self, pod: NodePod, group: PodGroup, victim: Victim, policy: str, now_ms: int) -> None:
         if not self._settings.dry_run:
@@ -201,8 +201,3 @@ class Actor:
         elif now_ms - self._said_ms.get(what, -_SAY_AGAIN_MS) >= _SAY_AGAIN_MS:
             self._said_ms[what] = now_ms
             self._say(f"dry run: {what}: {why}")
-
-
-def _named(policy: PolicyInForce) -> str:
-    """Return the name of a policy and its version, "" of the defaults."""
-    return f"{policy.name}@{policy.resource_version or 0}" if policy.name else ""

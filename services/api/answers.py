@@ -251,6 +251,9 @@ class NodeDetail(Node, kw_only=True):
 
     actions: Annotated[list[NodeAction], about("What its agent did, the latest 10 first, see /v1/actions")]
     usage: Annotated[Usage | None, about("Measured usage; null where nothing was measured")]
+    policy: Annotated[
+        str | None, about("CoLocationPolicy that holds there, as name@version; null: the defaults")
+    ] = None
     heat: Annotated[Heat | None, about("Whether it is hot; null: it was never measured by quality")] = None
     moves: Annotated[list[NodeMove], about("Pods that have to leave it as it is hot, by uid")] = []
     pods: Annotated[list[Pod], about("Pods that count on the node, by uid")]

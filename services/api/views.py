@@ -6,13 +6,17 @@ import base64
 from collections import Counter
 from collections.abc import Collection, Mapping
 
+from msgspec import convert
 from msgspec.structs import asdict
 
 from domain.manifests.actions import amount_text
-from domain.model.colocation import QUALITY_OF
+from domain.model.colocation import QUALITY_OF, CoLocationPolicy
 from domain.model.colocation import Heat as HeatKept
+from domain.model.config import CO_LOCATION_POLICY, ConfigObject
 from domain.model.devices import DEVICE_NAMES, GPU, devices_of, is_shown, with_devices
+from domain.model.limits import policies_max
 from domain.model.usage import UsageRecord
+from domain.state.policies import Policies
 from domain.state.usage import window_of
 from services.api.answers import (
     ActionPage,
@@ -56,6 +60,7 @@ from services.lag import Lag
 from services.ports.pods import MoveRow
 from services.ports.store import (
     ActionState,
+    ConfigFilter,
     DecisionFilter,
     NodeState,
     PodFilter,
@@ -126,10 +131,12 @@ async def show_node(store: Store, name: str, *, sees_all: bool) -> NodeDetail | 
         rows = await store.pods(on_node, PODS_SHOWN_MAX, rows[-1].pod_uid) if rows.more else Rows()
     others = {resource: amount for resource, amount in rest.items() if amount > 0 and is_shown(resource)}
     usage = await store.usage(name)
+    shown = _node(state, store.seen)
     return NodeDetail(
-        **asdict(_node(state, store.seen)),
+        **asdict(shown),
         actions=(await list_actions(store, name, limit=ACTIONS_SHOWN_MAX, at=None)).items,
         usage=None if usage is None else _usage(usage),
+        policy=await _policy_of(store, shown.labels),
         heat=None if usage is None or usage.quality is None else _heat(usage.quality.heat),
         moves=list(map(_move, await store.processes.moves(name, store.seen))),
         pods=list(map(_pod, pods)),
@@ -166,6 +173,27 @@ def _action(state: ActionState, seen: Collection[str] | None) -> NodeAction:
         uid=action.uid or None,
         sent_by=state.row.sent_by if seen is None else None,
     )
+
+
+async def _policy_of(store: Store, labels: Mapping[str, str]) -> str | None:
+    """Return name and version of the policy that holds on a node with these labels; None: the defaults do.
+
+    Only policies that select the node are put, as each further one has all of them sorted anew.
+    """
+    policies = Policies()
+    for row in await store.config(ConfigFilter(CO_LOCATION_POLICY), policies_max, None):
+        policy = convert(row.object, CoLocationPolicy)
+        if policy.node_selector.items() <= labels.items():
+            policies.put(
+                ConfigObject(
+                    kind=row.kind,
+                    namespace=row.namespace,
+                    name=row.name,
+                    content=policy,
+                    resource_version=row.resource_version,
+                )
+            )
+    return policies.of(labels).reference or None
 
 
 def _heat(heat: HeatKept) -> Heat:

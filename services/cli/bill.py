@@ -8,8 +8,7 @@ import typer
 
 from services.cli import output
 from services.cli.options import CLIENT, check_times, with_settings
-from services.cli.output import Column, Format, Output
-from services.cli.terminal import echo
+from services.cli.output import Column, Format, Output, say
 from services.config import Settings
 from services.ports.bills import BillBy
 from services.times import TIMES
@@ -74,4 +73,7 @@ async def bill(
         items = [*found["items"], {"name": TOTAL} | found["total"]]
         output.print_items("bill", columns(by), items, form)
     else:
-        echo("nothing is billed")
+        say(
+            "nothing is billed; what pods used is told by `berth agent`, or by a NodeUsage "
+            "with `quality` and `pods`"
+        )

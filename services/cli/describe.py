@@ -78,8 +78,8 @@ ACTIONS = tuple(column for column in TABLES["actions"] if column.title != "NODE"
 MOVES = (
     Column("POD", lambda item: f"{item['namespace']}/{item['name']}"),
     Column("ROOM ON", lambda item: item["to"]),
-    Column("SINCE", lambda item: item["since"]),
-    Column("MAY STAY FROM", lambda item: item["expires"]),
+    moment("SINCE", "since"),
+    moment("MAY STAY FROM", "expires"),
 )
 DECISIONS = tuple(column for column in TABLES["decisions"] if column.title != "POD")
 
@@ -165,6 +165,7 @@ def _node(node: Json) -> None:
         ("Sent by", [node["spec_sent_by"]]),
         ("Labels", [f"{key}={value}" for key, value in sorted(node["labels"].items())]),
         ("Taints", taints(node)),
+        *([("Policy", [_policy_of(node)])] if "policy" in node else ()),  # an API of before does not say it
     )
     _section("Resources", RESOURCES, [_resource(node, name) for name in node["allocatable"]])
     if taken := node["devices"]:
@@ -190,6 +191,11 @@ def _node(node: Json) -> None:
     if others := node["others"]:
         asks = ", ".join(f"{amount} {resource}" for resource, amount in others.items())
         say(f"and those of namespaces that your key does not see, together: {asks}")
+
+
+def _policy_of(node: Json) -> str:
+    """Return which co-location policy holds on a node, with its version."""
+    return node["policy"] or "default: no CoLocationPolicy selects this node"
 
 
 def _resource(node: Json, name: str) -> Json:

@@ -14,7 +14,7 @@ from services.cli.labels import labels_filter
 from services.cli.options import CLIENT, CommandError, check_times, with_settings
 from services.cli.output import Json
 from services.cli.shapes import Shape, Shaped, SortBy, print_document, print_list, shape_of, sorted_by
-from services.cli.tables import TABLES
+from services.cli.tables import EMPTY, TABLES
 from services.cli.terminal import echo
 from services.config import Settings
 from services.times import TIMES
@@ -402,7 +402,8 @@ def _print(lists: list[Listed], found: list[list[Json]], shape: Shape) -> None:
     for at, (each, items) in enumerate(zip(lists, found, strict=True)):
         if at and shape.form != "name":
             echo()
-        print_list(each.table, TABLES[each.table], items, shape, NAMES.get(each.kind))
+        title = each.config_kind or EMPTY.get(each.table, each.table)
+        print_list(title, TABLES[each.table], items, shape, NAMES.get(each.kind))
 
 
 def split_pod(text: str, namespace: str | None = None, what: str = "pod") -> tuple[str, str]:

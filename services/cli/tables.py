@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from domain.model.config import CO_LOCATION_POLICY
+from domain.model.config import CO_LOCATION_POLICY, HOSTED_REPLICAS
 from domain.model.quantities import parse_quantity
 from domain.model.selectors import LabelSelector
 from services.cli.output import Column, Json, short_time
@@ -192,6 +192,8 @@ def _content(item: Json) -> str:
         return "deleted"
     if item["kind"] == CO_LOCATION_POLICY:
         return ",".join((nodes_of(said), *(f"{name} {value}" for name, value, _ in policy_fields(said))))
+    if item["kind"] == HOSTED_REPLICAS:
+        return f"{said['least']} to {said['most']} of {said['kind']} {said['workload']}"
     if "selector" in said:
         selector = said["selector"]
         of = "nothing" if selector is None else str(msgspec.convert(selector, LabelSelector))
@@ -243,6 +245,11 @@ def spans(numbers: Iterable[int]) -> str:
 
 
 DEVICES = Column("DEVICES", lambda item: ",".join(map(str, item["devices"])), wide=True)
+
+EMPTY = {
+    "replicas": "replicas; a new HostedReplicas is counted within 30 s (`replicas.step`)",
+}
+"""What a list without items is of, where that has to be explained."""
 
 TABLES: dict[str, tuple[Column, ...]] = {
     "nodes": (

@@ -19,6 +19,7 @@ from domain.model.hosting import WorkloadKey
 from domain.model.limits import poll_records_max
 from services.backoff import Backoff
 from services.codec.encode import ScaleRecord, encode_event
+from services.phrases import plural
 from services.ports.log import PODS_TOPIC, SCALES_TOPIC, Entry, Log, Record, TopicPartition
 
 _LOGGER = logging.getLogger(__name__)
@@ -148,5 +149,5 @@ class Scaler:
             return []
         at = f"{scale.namespace}/{scale.name}"
         count, found.seq, found.counts[at] = found.counts.get(at, 0), scale.seq, scale.wanted
-        self._report(f"{at}: {scale.wanted} pods instead of {count}: {scale.reason}")
+        self._report(f"{at}: {plural(scale.wanted, 'pod')} instead of {count}: {scale.reason}")
         return scaling(template, scale, count)

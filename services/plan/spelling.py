@@ -47,13 +47,16 @@ def meant(key: str, known: tuple[str, ...]) -> str | None:
 def _shapes() -> dict[str, Any]:
     from msgspec import inspect
 
+    from domain.manifests.actions import WireNodeAction
     from domain.manifests.config_objects import READERS
     from domain.manifests.node import WireNode
     from domain.manifests.pod import WirePod
     from domain.manifests.usage import WireNodeUsage
 
     return {
+        "HostedReplicas": inspect.type_info(READERS["HostedReplicas"].wire),
         "Node": inspect.type_info(WireNode),
+        "NodeAction": inspect.type_info(WireNodeAction),
         "NodeUsage": inspect.type_info(WireNodeUsage),
         "Pod": inspect.type_info(WirePod),
         "PriorityClass": inspect.type_info(READERS["PriorityClass"].wire),

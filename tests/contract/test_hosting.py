@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from domain.model.hosting import HostedChange, ReplicasSaid, WaitSaid
-from domain.model.timestamps import NEVER_MS
 from services.ports.ledger import Committed, Lease, Ledger, Scale
 from services.ports.outbox import Outbox, Stream
 from services.ports.store import Store
@@ -108,8 +107,18 @@ async def test_time_passes_in_a_quiet_log_where_replicas_are_hosted(ledger: Ledg
     assert await ledger.commit(first) == Committed()
     assert await outbox.timed() == (AT_MS, AT_MS + 30_000)
     gone = replace(thing, object=None, resource_version=7)
-    then = batch_of(advances=[advance(lease, 1, 2)], config=[gone], log_time_ms=AT_MS, due_ms=NEVER_MS)
+    last = HostedChange([said("a", "web", 1)])
+    then = batch_of(
+        advances=[advance(lease, 1, 2)],
+        config=[gone],
+        hosted=last,
+        scales=[scale(1)],
+        log_time_ms=AT_MS,
+        due_ms=AT_MS + 30_000,
+    )
     assert await ledger.commit(then) == Committed()
+    assert await outbox.timed() == (AT_MS, AT_MS + 30_000), "what was said of it is yet to be withdrawn"
+    await commit(ledger, lease, 2, HostedChange([], [("a", "web")]))
     assert await outbox.timed() is None
 
 

@@ -59,6 +59,16 @@ def test_each_step_is_decided_at_its_moment() -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
+def test_nothing_is_said_any_more_of_the_last_object_that_was_deleted(restarts: bool) -> None:
+    site = lived()
+    site.tell("DELETED", hosted_manifest(max=12), at_ms=BEGIN_MS + 245_000)
+    if restarts:
+        site.planner = site.restarted()
+    site.tell("ADDED", node_manifest("later", cpu=1), at_ms=BEGIN_MS + 271_000)
+    assert site.database.hosted.shown(None) == []
+
+
+@pytest.mark.parametrize("restarts", [False, True])
 def test_it_is_the_same_wherever_batches_end_and_workers_begin_anew(restarts: bool) -> None:
     whole = lived()
     for seed in range(4):

@@ -75,7 +75,8 @@ def test_a_program_gets_all_pages_in_one(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_an_empty_bill_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(Api(), monkeypatch) == "nothing is billed\n"
+    said = told(Api(), monkeypatch)
+    assert said.startswith("nothing is billed; what pods used is told by `berth agent`")
 
 
 def test_a_time_that_is_none_is_refused_before_anything_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

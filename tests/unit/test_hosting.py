@@ -249,6 +249,11 @@ def test_what_is_gone_is_said() -> None:
     house.say()
     house.scheduler.fold(ConfigDeleted(HOSTED_REPLICAS, "default", "web", None))
     assert house.scheduler.decide_replicas(house.now_ms, {}).gone == [("default", "web")]
+    assert house.scheduler.due_ms(3 * STEP_MS) == 4 * STEP_MS, (
+        "nothing else is hosted, and it is yet to be said"
+    )
+    house.say()
+    assert house.scheduler.due_ms(3 * STEP_MS) == NEVER_MS
 
 
 def test_to_ask_how_many_fit_places_nothing_and_leaves_all_as_it_was() -> None:

@@ -109,3 +109,10 @@ def test_the_command_warns_and_its_json_has_the_codes(tmp_path: Path) -> None:
     pods = {pod["pod"]: pod.get("warnings", []) for pod in orjson.loads(answer.stdout)}
     disks = ["ignored:disks"]
     assert pods == {"default/a": disks, "default/b": disks, "default/plain": []}
+
+
+def test_misspelt_fields_of_objects_of_berth_are_named() -> None:
+    hosted = {"kind": "HostedReplicas", "spec": {"workload": {"kind": "ReplicaSet", "nme": "x"}, "max": 3}}
+    assert list(unknown_fields(hosted)) == [("spec.workload.nme", "name")]
+    action = {"kind": "NodeAction", "metadata": {"name": "n"}, "action": "quota", "ammount": "1300m"}
+    assert list(unknown_fields(action)) == [("ammount", "amount")]

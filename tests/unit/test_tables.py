@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 
+import msgspec
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -13,11 +14,13 @@ from domain.manifests.colocation_policy import policy_from_spec, policy_to_spec
 from domain.model.colocation import DEFAULT_POLICY
 from domain.model.config import CONTENTS
 from domain.model.decisions import Outcome
+from domain.model.hosting import HostedReplicas
 from services.cli import accesses, bill, describe, explain, output
-from services.cli.get import CONFIG_NAMES, OTHER_NAMES, Kind, config_kind_of, kind_of
+from services.cli.get import CONFIG_NAMES, OTHER_NAMES, Kind, Listed, _print, config_kind_of, kind_of
 from services.cli.labels import labels_filter
 from services.cli.main import app
 from services.cli.output import STYLES, Column, Format, short_time, shortened
+from services.cli.shapes import Shape
 from services.cli.tables import TABLES, node_status, short_amount
 from tests.unit.items import GPUS, NOW, THEN, Item, config_object, decision, node, pod
 
@@ -257,6 +260,24 @@ def shown(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 @pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [
+        (Listed(Kind.PODS, None, [], {}), "no pods"),
+        (Listed(Kind.CONFIG, "CoLocationPolicy", [], {}), "no CoLocationPolicy"),
+        (Listed(Kind.REPLICAS, None, [], {}), "no replicas; a new HostedReplicas is counted within 30 s"),
+    ],
+)
+def test_a_list_of_nothing_says_of_what_there_is_nothing(
+    listed: Listed, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _print([listed], [[]], Shape("table"))
+    (line,) = shown(capsys)
+    assert line.startswith(said)
+    assert len(line) <= 80
+
+
+@pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize("kind", SHOWN)
 def test_every_table_fits_80_columns_and_breaks_no_word(
     kind: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -371,7 +392,8 @@ def test_describe_fits_80_columns_and_shows_all(capsys: pytest.CaptureFixture[st
     full = node(**over, usage={"at": NOW, "resources": {"cpu": measured}})
     describe._node(full | {"pods": [pod(LONG), pod("a")], "pods_next": None, "others": {}})
     assert "What its agent did" not in "\n".join(shown(capsys)), "nothing"
-    full |= {"actions": DATA["actions"]}
+    moves = [{"namespace": "openb", "name": LONG, "uid": "u", "to": "b", "since": NOW, "expires": NOW}]
+    full |= {"actions": DATA["actions"], "policy": "batch@12", "moves": moves}
     describe._node(full | {"pods": [pod(LONG), pod("a")], "pods_next": None, "others": {}})
     lines = shown(capsys)
     text = "\n".join(lines)
@@ -381,7 +403,10 @@ def test_describe_fits_80_columns_and_shows_all(capsys: pytest.CaptureFixture[st
     assert "node-role.kubernetes.io/control-plane:NoSchedule" in text
     assert re.search(r"cpu +96 +100 +104% +21816m", text)
     assert re.search(r"cpu +51\.2% +- +60\.0% +99\.5% +3", text)
-    assert text.index("openb/a ") < text.index("openb/ana"), "sorted by name"
+    assert re.search(r"Policy: +batch@12", text)
+    assert re.search(r"ROOM ON +SINCE +MAY STAY FROM", text)
+    pods = text[text.index("Pods (2)") :]
+    assert pods.index("openb/a ") < pods.index("openb/ana"), "sorted by name"
 
     placement = {"node": "n", "from": THEN, "to": None, "decision": "0-1", "adopted": True}
     waiting = pod(phase="pending", node=None, group=GROUP, decisions=[WAITS], placements=[placement])
@@ -517,6 +542,13 @@ def test_a_configuration_object_in_words(said: Item, expected: str) -> None:
     (column,) = [each for each in TABLES["config"] if each.title == "WHAT IT SAYS"]
     assert column.read(config_object() | {"object": said}) == expected
     assert column.read(config_object() | {"object": None}) == "deleted"
+
+
+def test_a_hosted_workload_in_words_says_how_many_of_what() -> None:
+    (column,) = [each for each in TABLES["config"] if each.title == "WHAT IT SAYS"]
+    said = msgspec.to_builtins(HostedReplicas(kind="ReplicaSet", workload="crawler", least=1, most=500))
+    item = config_object() | {"kind": "HostedReplicas", "object": said}
+    assert column.read(item) == "1 to 500 of ReplicaSet crawler"
 
 
 def test_a_policy_in_words_says_in_what_it_differs(capsys: pytest.CaptureFixture[str]) -> None:

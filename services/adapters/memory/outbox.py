@@ -126,7 +126,8 @@ class MemoryOutbox(Client):
         """See ``Outbox.timed``."""
         database = self._answering()
         things = database.config_objects.values()
-        if not database.pending and not any(each.kind == HOSTED_REPLICAS and each.object for each in things):
+        is_hosted = any(each.kind == HOSTED_REPLICAS and each.object for each in things)
+        if not (database.pending or is_hosted or database.hosted.said):
             return None
         shards = database.shards.values()
         log_time_ms = max(each.log_time_ms for each in shards)

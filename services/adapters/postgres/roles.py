@@ -77,7 +77,7 @@ GRANTS: Mapping[str, Grants] = {
     "node_usage": Grants(_ALL),
     "bill_hours": Grants(_CHANGE, prune=_CUT),
     "node_actions": Grants("SELECT, INSERT, DELETE"),
-    "hosted_replicas": Grants(_ALL),
+    "hosted_replicas": Grants(_ALL, _READ),  # as of config_objects
     "hosted_waits": Grants(_ALL),
     "scales": Grants("SELECT, INSERT, DELETE", _READ),
     "relay_cursor": Grants(_READ, "SELECT, UPDATE"),

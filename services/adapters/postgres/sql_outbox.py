@@ -44,6 +44,7 @@ SELECT log_time_ms, (SELECT min(s.due_ms) FROM shards s WHERE s.due_ms > r.log_t
     AS due_ms
 FROM reached r WHERE EXISTS (SELECT FROM pending)
     OR EXISTS (SELECT FROM config_objects WHERE kind = $2 AND object IS NOT NULL)
+    OR EXISTS (SELECT FROM hosted_replicas)  -- said of an object that is gone, until the step ends
 """
 # By the clock: a ledger that is set back twice to one backup would count to the same number twice.
 RAISE_ALARM = """
