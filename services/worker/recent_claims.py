@@ -72,8 +72,15 @@ class RecentClaims:
         self._scheduler.fold(Forgotten(arrivals, nominations))
 
     def _without_moved(self, keys: Sequence[str]) -> Sequence[str]:
-        """Take back the moves of pods; return the others. A pod that moves may have left since."""
-        moved = {key for batch in self._batches for key in batch.moved}.intersection(keys)
+        """Take back the moves of pods; return the others.
+
+        A pod that moves may have left since. One that came in its place, under its name, may lose a node.
+        """
+        pods, moved = self._scheduler.state.pods, frozenset[str]().union(*(b.moved for b in self._batches))
+        placed = frozenset[str]().union(*(batch.waited.keys() | batch.nominated for batch in self._batches))
+        moved = {
+            key for key in moved.intersection(keys) if key not in pods or pods[key].spec.uid not in placed
+        }
         if moved:
             self._scheduler.fold(Unrelieved(sorted(moved)))
         return [key for key in keys if key not in moved]
