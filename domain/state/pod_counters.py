@@ -30,8 +30,8 @@ def with_counters(record: QualityRecord, at_ms: int, pods: Mapping[str, PodCount
     """Return a record with the counters of pods as of a moment; those that are known as of later stay.
 
     A pod that is not reported is remembered for ``pod_counters_seconds`` behind the latest report of any, and
-    ``reported_pods_max`` pods are. Where one is forgotten, a pod that started before its last report is billed
-    from its next report on, as it may be that one. Cost: O(pods that are known).
+    ``reported_pods_max`` pods are. Where one is forgotten, a pod that started before its last report is
+    billed from its next report on, as it may be that one. Cost: O(pods that are known).
     """
     known = dict(record.counted)
     for uid, counters in pods.items():
