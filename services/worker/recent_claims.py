@@ -18,14 +18,14 @@ BATCHES_PLANNED = 2
 
 
 class _Claimed(NamedTuple):
-    """Of one batch: ``waited`` as of ``BatchPods``, ``kept`` nominations by uid, uids nominated, and keys of
-    pods that were to leave hot nodes.
+    """Of one batch: ``waited`` as of ``BatchPods``, ``kept`` nominations by uid, uids nominated, and by key
+    which hot node a pod was to leave.
     """
 
     waited: Mapping[str, tuple[int, int, str | None]]
     kept: Mapping[str, Nomination]
     nominated: frozenset[str]
-    moved: frozenset[str]
+    moved: Mapping[str, str]
 
 
 class RecentClaims:
@@ -38,7 +38,7 @@ class RecentClaims:
     def note(self, pods: BatchPods, kept: Mapping[str, Nomination]) -> None:
         """Take note of a planned batch; ``kept`` are nominations of the pods that it binds."""
         nominated = frozenset(row.pod_uid for row in pods.nominated)
-        moved = frozenset(row.key for row in pods.moved)
+        moved = {row.key: row.node for row in pods.moved}
         self._batches.append(_Claimed(pods.waited, kept, nominated, moved))
 
     def forget(self, keys: Sequence[str]) -> None:
@@ -76,11 +76,11 @@ class RecentClaims:
 
         A pod that moves may have left since. One that came in its place, under its name, may lose a node.
         """
-        pods, moved = self._scheduler.state.pods, frozenset[str]().union(*(b.moved for b in self._batches))
-        placed = frozenset[str]().union(*(batch.waited.keys() | batch.nominated for batch in self._batches))
-        moved = {
-            key for key in moved.intersection(keys) if key not in pods or pods[key].spec.uid not in placed
-        }
-        if moved:
-            self._scheduler.fold(Unrelieved(sorted(moved)))
-        return [key for key in keys if key not in moved]
+        pods, moved, placed = self._scheduler.state.pods, dict[str, str](), set[str]()
+        for batch in self._batches:
+            moved |= batch.moved
+            placed |= batch.waited.keys() | batch.nominated
+        stay = [key for key in keys if key in moved and not (key in pods and pods[key].spec.uid in placed)]
+        if stay:
+            self._scheduler.fold(Unrelieved(sorted({moved[key] for key in stay})))
+        return [key for key in keys if key not in stay]

@@ -253,6 +253,32 @@ def test_a_new_pod_that_loses_its_node_is_not_taken_for_the_one_of_its_name_that
     audit(team)
 
 
+def test_a_relief_that_is_refused_is_not_taken_for_an_earlier_one_of_a_pod_of_that_name() -> None:
+    team = Team([0], [1], preempts=True)
+    first, later, cool = node_of(team, 0, "first"), node_of(team, 0, "later"), node_of(team, 1, "cool")
+    for node in (first, later, cool):
+        team.tell("ADDED", node_manifest(node, cpu=10, memory="64Gi", labels={"name": node}))
+    (web,), (other,) = keys_of(team, 0, 1, "web"), keys_of(team, 1, 1, "other")
+    for node, hot_ms in ((first, HOT_MS), (later, HOT_MS + 200_000)):
+        pod = owned(web, kind="StatefulSet", node_name=node)
+        pod["metadata"]["uid"] = f"on-{node}"
+        team.tell("ADDED", pod, at_ms=hot_ms - 150_000)
+        for ago in range(4, 0, -1):
+            team.tell("ADDED", measure(node), at_ms=hot_ms - ago * STEP_MS)
+        if node == first:
+            team.tell("ADDED", measure(node), at_ms=hot_ms)
+            assert [row.node for row in team.database.moves.open()] == [first]
+            team.tell("DELETED", pod, at_ms=hot_ms + 1)
+    selected = pod_manifest(other, node_selector={"name": later})
+    team.step(1, [team.record("ADDED", selected, HOT_MS + 200_000)])
+    team.step(0, [team.record("ADDED", measure(later), HOT_MS + 200_000)], follows=False)
+    assert team.lost[0] == [f"default/{web}"], "another worker changed the node"
+    team.rest()
+    for planner in team.planners:
+        assert set(planner.scheduler.state.moves.reliefs) == {first, later}, "it was decided again"
+    audit(team)
+
+
 def test_metrics_count_a_pod_that_stays_after_all_as_spared() -> None:
     site = cluster(owned("web", node_name="hot"))
     for ago in range(4, 0, -1):
