@@ -72,15 +72,21 @@ class RecentClaims:
         self._scheduler.fold(Forgotten(arrivals, nominations))
 
     def _without_moved(self, keys: Sequence[str]) -> Sequence[str]:
-        """Take back the moves of pods; return the others.
+        """Take back the moves of pods; return the others."""
+        nodes = {key: node for key in keys if (node := self._left_node(key))}
+        if nodes:
+            self._scheduler.fold(Unrelieved(sorted(set(nodes.values()))))
+        return [key for key in keys if key not in nodes]
 
-        A pod that moves may have left since. One that came in its place, under its name, may lose a node.
+    def _left_node(self, key: str) -> str:
+        """Return the hot node that a pod was to leave, "" where the latest claim for it is another one.
+
+        A pod that moves may have left since, and one that came in its place, under its name, may be placed.
         """
-        pods, moved, placed = self._scheduler.state.pods, dict[str, str](), set[str]()
-        for batch in self._batches:
-            moved |= batch.moved
-            placed |= batch.waited.keys() | batch.nominated
-        stay = [key for key in keys if key in moved and not (key in pods and pods[key].spec.uid in placed)]
-        if stay:
-            self._scheduler.fold(Unrelieved(sorted({moved[key] for key in stay})))
-        return [key for key in keys if key not in stay]
+        pod = self._scheduler.state.pods.get(key)
+        for batch in reversed(self._batches):
+            if pod is not None and (pod.spec.uid in batch.waited or pod.spec.uid in batch.nominated):
+                return ""
+            if key in batch.moved:
+                return batch.moved[key]
+        return ""

@@ -279,6 +279,38 @@ def test_a_relief_that_is_refused_is_not_taken_for_an_earlier_one_of_a_pod_of_th
     audit(team)
 
 
+def test_a_pod_that_was_placed_by_the_batch_before_stays_where_its_relief_is_refused() -> None:
+    """Of a backlog, one batch after another covers minutes of log time."""
+    team = Team([0], [1], preempts=True)
+    hot, cool = node_of(team, 0, "hot"), node_of(team, 1, "cool")
+    for node in (hot, cool):
+        team.tell("ADDED", node_manifest(node, cpu=10, memory="64Gi", labels={"name": node}))
+    (web,), (other,) = keys_of(team, 0, 1, "web"), keys_of(team, 1, 1, "other")
+    for ago in range(4, 0, -1):
+        team.tell("ADDED", measure(hot), at_ms=HOT_MS - 60_000 - ago * STEP_MS)
+    affinity = {
+        "nodeAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "weight": 100,
+                    "preference": {"matchExpressions": [{"key": "name", "operator": "In", "values": [hot]}]},
+                }
+            ]
+        }
+    }
+    team.step(0, [team.record("ADDED", owned(web, affinity=affinity), HOT_MS - 65_000)])
+    assert [row.opened.node for row in team.database.open_placements.values()] == [hot]
+    selected = pod_manifest(other, node_selector={"name": hot})
+    team.step(1, [team.record("ADDED", selected, HOT_MS)])
+    team.step(0, [team.record("ADDED", measure(hot), HOT_MS)], follows=False)
+    assert team.lost[0] == [f"default/{web}"], "another worker changed the node"
+    team.step(0)
+    assert team.planners[0].scheduler.state.pods[f"default/{web}"].node == hot
+    team.rest()
+    assert [row.name for row in team.database.moves.open()] == [web], "it was decided again"
+    audit(team)
+
+
 def test_metrics_count_a_pod_that_stays_after_all_as_spared() -> None:
     site = cluster(owned("web", node_name="hot"))
     for ago in range(4, 0, -1):
