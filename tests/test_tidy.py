@@ -218,6 +218,14 @@ def test_classes_are_small_enough_to_hold_in_mind() -> None:
     assert large == LARGE
 
 
+def test_no_limit_takes_the_name_of_another() -> None:
+    tree = ast.parse((ROOT / "domain/model/limits.py").read_text())
+    named = [name for node in tree.body if isinstance(node, ast.Assign) for name in node.targets]
+    names = [name.id for name in named if isinstance(name, ast.Name)]
+    assert sorted(names) == sorted(set(names))
+    assert "pods_per_node_max" in names
+
+
 def test_the_domain_has_no_mutable_state_of_its_own() -> None:
     mutable = (ast.Dict, ast.List, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp)
     makers = {"dict", "list", "set", "defaultdict", "deque", "Counter", "bytearray"}

@@ -86,7 +86,7 @@ bind_failure_seconds = 60  # of log time in which a pod is kept off a node that 
 tombstone_steps = 64  # by which that time passes
 pod_counter_max = 1e24  # core-seconds or byte-seconds of one pod: a million years of 32 TB
 pod_counters_seconds = 3_600  # for which the counters of a pod stay after the last report of it
-counted_pods_max = 2**13  # per node, whose counters stay
+reported_pods_max = 2**13  # per node, of pods whose counters stay
 usage_ahead_seconds_max = 60  # by which a measurement's clock may be ahead of the log's
 unknown_nodes_measured_max = 10_000
 

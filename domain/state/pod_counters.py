@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from domain.model.colocation import PodCounters
-from domain.model.limits import counted_pods_max, pod_counters_seconds, usage_ahead_seconds_max
+from domain.model.limits import pod_counters_seconds, reported_pods_max, usage_ahead_seconds_max
 from domain.model.usage import CountedPod, NodeUsage, QualityRecord
 
 
@@ -30,8 +30,8 @@ def with_counters(record: QualityRecord, at_ms: int, pods: Mapping[str, PodCount
     """Return a record with the counters of pods as of a moment; those that are known as of later stay.
 
     A pod that is not reported is remembered for ``pod_counters_seconds`` behind the latest report of any, and
-    ``counted_pods_max`` pods are. Where one is forgotten, a pod that started before its last report is billed
-    from its next report on, as it may be that one. Cost: O(pods that are known).
+    ``reported_pods_max`` pods are. Where one is forgotten, a pod that started before its last report is
+    billed from its next report on, as it may be that one. Cost: O(pods that are known).
     """
     known = dict(record.counted)
     for uid, counters in pods.items():
@@ -40,8 +40,8 @@ def with_counters(record: QualityRecord, at_ms: int, pods: Mapping[str, PodCount
     newest_ms = max((each.at_ms for each in known.values()), default=0)
     oldest_ms, counted_ms = newest_ms - pod_counters_seconds * 1_000, record.since_ms
     gone = [uid for uid, each in known.items() if each.at_ms < oldest_ms]
-    if len(known) - len(gone) > counted_pods_max:
-        gone = sorted(known, key=lambda uid: known[uid].at_ms)[: len(known) - counted_pods_max]
+    if len(known) - len(gone) > reported_pods_max:
+        gone = sorted(known, key=lambda uid: known[uid].at_ms)[: len(known) - reported_pods_max]
     for uid in gone:
         counted_ms = max(counted_ms, known.pop(uid).at_ms)
     return msgspec.structs.replace(record, counted=known, since_ms=counted_ms)

@@ -64,12 +64,10 @@ def _pass_to(of: Occupancy, now_ms: int) -> Iterator[MovesEnded]:
 
 def _refuse(of: Occupancy, step: Unrelieved) -> None:
     """Take back the reliefs that the ledger refused. Some of their pods may have left since."""
-    refused = frozenset(step.keys)
-    known = of.moves.reliefs.items()
-    nodes = [node for node, relief in known if any(pod.key in refused for pod in relief.pods)]
-    for node in nodes:
-        of.moves.end(node)
-        of.nodes[node].version -= 1
+    for node in step.nodes:
+        if node in of.moves.reliefs:
+            of.moves.end(node)
+            of.nodes[node].version -= 1
 
 
 def _follow(of: Occupancy, step: ReliefsFollowed) -> Iterator[FollowRefused]:

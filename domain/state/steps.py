@@ -84,9 +84,9 @@ class ReliefsPassed(msgspec.Struct, frozen=True):
 
 
 class Unrelieved(msgspec.Struct, frozen=True):
-    """The ledger refused the reliefs by which these pods (keys) were to leave hot nodes."""
+    """The ledger refused the latest reliefs of these nodes."""
 
-    keys: Sequence[str]
+    nodes: Sequence[str]
 
 
 class Reclassify(msgspec.Struct, frozen=True):

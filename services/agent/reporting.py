@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -176,7 +177,7 @@ def latencies(texts: Iterable[tuple[str, str]]) -> dict[str, float]:
             latency, bound = map(float, text.split())
         except ValueError:
             continue
-        if latency >= 0 and 0 < bound < float("inf") and latency < float("inf"):
+        if latency >= 0 and 0 < bound < math.inf and latency / bound < math.inf:
             found[uid] = latency / bound
     return found
 

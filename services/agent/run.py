@@ -6,6 +6,7 @@ Acting waits for nothing but the kernel. What is learned from the API and sent t
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -90,17 +91,17 @@ class Agent:
                 self._books.note(groups)
         else:
             counters = None
-        usage = self._reporter.usage(reading, policy, counters, self._latencies(), self._clock.now_ms())
+        usage = self._reporter.usage(reading, policy, counters, self._latencies(groups), self._clock.now_ms())
         if usage is not None and not self._settings.dry_run:
             self.outbox.report(usage)
 
-    def _latencies(self) -> Mapping[str, float]:
+    def _latencies(self, groups: Sequence[PodGroup]) -> Mapping[str, float]:
+        """Return what the pods of the node tell; files of other names are not looked at."""
         folder = self._settings.latency_dir
-        if folder is None or not folder.is_dir():
+        if folder is None:
             return {}
         fresh = self._clock.now_ms() / 1000 - _LATENCY_SECONDS_MAX
-        texts = {each.name: _beginning(each, fresh) for each in folder.iterdir()}
-        return latencies(texts.items())
+        return latencies((pod.uid, _beginning(folder / pod.uid, fresh)) for pod in groups)
 
     # ------------------------------------------------------------------------------------------------ running
 
@@ -145,12 +146,19 @@ class Agent:
 
 
 def _beginning(path: Path, fresh: float) -> str:
-    """Return the beginning of a file written since ``fresh``, "" of anything else: pods write here."""
+    """Return the beginning of a file written since ``fresh``, "" of anything else: pods write here.
+
+    It is opened first and looked at then, so that no pod can put a pipe, which waits, or a link in its place.
+    """
     try:
-        about = path.lstat()
-        if not stat.S_ISREG(about.st_mode) or about.st_mtime < fresh:
-            return ""
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode) or about.st_mtime < fresh:
+                return ""
             return file.read(_LATENCY_BYTES_MAX).decode(errors="replace")
     except OSError:
         return ""
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

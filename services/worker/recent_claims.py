@@ -18,14 +18,14 @@ BATCHES_PLANNED = 2
 
 
 class _Claimed(NamedTuple):
-    """Of one batch: ``waited`` as of ``BatchPods``, ``kept`` nominations by uid, uids nominated, and keys of
-    pods that were to leave hot nodes.
+    """Of one batch: ``waited`` as of ``BatchPods``, ``kept`` nominations by uid, uids nominated, and by key
+    which hot node a pod was to leave.
     """
 
     waited: Mapping[str, tuple[int, int, str | None]]
     kept: Mapping[str, Nomination]
     nominated: frozenset[str]
-    moved: frozenset[str]
+    moved: Mapping[str, str]
 
 
 class RecentClaims:
@@ -38,7 +38,7 @@ class RecentClaims:
     def note(self, pods: BatchPods, kept: Mapping[str, Nomination]) -> None:
         """Take note of a planned batch; ``kept`` are nominations of the pods that it binds."""
         nominated = frozenset(row.pod_uid for row in pods.nominated)
-        moved = frozenset(row.key for row in pods.moved)
+        moved = {row.key: row.node for row in pods.moved}
         self._batches.append(_Claimed(pods.waited, kept, nominated, moved))
 
     def forget(self, keys: Sequence[str]) -> None:
@@ -72,8 +72,21 @@ class RecentClaims:
         self._scheduler.fold(Forgotten(arrivals, nominations))
 
     def _without_moved(self, keys: Sequence[str]) -> Sequence[str]:
-        """Take back the moves of pods; return the others. A pod that moves may have left since."""
-        moved = {key for batch in self._batches for key in batch.moved}.intersection(keys)
-        if moved:
-            self._scheduler.fold(Unrelieved(sorted(moved)))
-        return [key for key in keys if key not in moved]
+        """Take back the moves of pods; return the others."""
+        nodes = {key: node for key in keys if (node := self._left_node(key))}
+        if nodes:
+            self._scheduler.fold(Unrelieved(sorted(set(nodes.values()))))
+        return [key for key in keys if key not in nodes]
+
+    def _left_node(self, key: str) -> str:
+        """Return the hot node that a pod was to leave, "" where the latest claim for it is another one.
+
+        A pod that moves may have left since, and one that came in its place, under its name, may be placed.
+        """
+        pod = self._scheduler.state.pods.get(key)
+        for batch in reversed(self._batches):
+            if pod is not None and (pod.spec.uid in batch.waited or pod.spec.uid in batch.nominated):
+                return ""
+            if key in batch.moved:
+                return batch.moved[key]
+        return ""

@@ -403,3 +403,20 @@ async def test_pods_write_their_latency_into_files(tmp_path: Path) -> None:
         world.second({})
     await world.send()
     assert world.api.events("NodeUsage")[0]["object"]["latency"] == {"high": 1.2}
+
+
+async def test_what_a_pod_writes_into_the_folder_of_latencies_keeps_no_report_back(tmp_path: Path) -> None:
+    """A number that is none, a file of no pod, and a name that is no text would make the API refuse all."""
+    world = World(latency_dir=tmp_path)
+    crowd(world)
+    await world.learn()
+    texts = {b"high": "12 10", b"mid": "1e308 1e-300", b"stranger": "9 1", b"\xff": "9 1"}
+    for name, text in texts.items():
+        path = tmp_path / os.fsdecode(name)
+        path.write_text(text)
+        os.utime(path, (WALL_MS / 1000 + 10,) * 2)
+    os.mkfifo(tmp_path / "low0")
+    for _ in range(12):
+        world.second({})
+    await world.send()
+    assert world.api.events("NodeUsage")[0]["object"]["latency"] == {"high": 1.2}

@@ -237,7 +237,7 @@ def test_a_pod_that_was_not_reported_for_an_hour_is_not_billed_from_its_start_ag
 
 
 def test_the_pods_of_a_node_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("domain.state.pod_counters.counted_pods_max", 2)
+    monkeypatch.setattr("domain.state.pod_counters.reported_pods_max", 2)
     world = World()
     for uid in "abc":
         world.pod(uid, 1)

@@ -224,6 +224,93 @@ def test_of_two_workers_that_use_up_one_budget_the_later_one_evicts_no_pod() -> 
     audit(team)
 
 
+def test_a_new_pod_that_loses_its_node_is_not_taken_for_the_one_of_its_name_that_left() -> None:
+    """A StatefulSet makes its pods anew with their names, also just after one was told to go."""
+    team = Team([0], [1], preempts=True)
+    hot, cool = node_of(team, 0, "hot"), node_of(team, 1, "cool")
+    team.tell(
+        "ADDED",
+        node_manifest(hot, cpu=10, memory="64Gi"),
+        node_manifest(cool, cpu=10, memory="64Gi", labels={"pool": "cool"}),
+    )
+    (web,), (full,) = keys_of(team, 0, 1, "web"), keys_of(team, 1, 1, "full")
+    pod = owned(web, kind="StatefulSet", node_selector={"pool": "cool"})
+    team.tell("ADDED", pod | {"spec": pod["spec"] | {"nodeName": hot}})
+    for ago in range(4, 0, -1):
+        team.tell("ADDED", measure(hot), at_ms=HOT_MS - ago * STEP_MS)
+    team.step(0, [team.record("ADDED", measure(hot), HOT_MS)])
+    assert [row.name for row in team.database.moves.open()] == [web]
+    team.step(1, [team.record("ADDED", pod_manifest(full, cpu=9), HOT_MS)])
+    pod["metadata"]["uid"] = "again"
+    records = [team.record("DELETED", owned(web), HOT_MS + 1), team.record("ADDED", pod, HOT_MS + 1)]
+    team.step(0, records, follows=False)
+    assert team.lost[0] == [f"default/{web}"], "another worker filled the node"
+    team.rest()
+    for planner in team.planners:
+        assert set(planner.scheduler.state.moves.reliefs) == {hot}, "the node rests"
+    assert [row.name for row in team.database.pending.values()] == [web]
+    assert not team.planners[0].scheduler.state.pods[f"default/{web}"].node
+    audit(team)
+
+
+def test_a_relief_that_is_refused_is_not_taken_for_an_earlier_one_of_a_pod_of_that_name() -> None:
+    team = Team([0], [1], preempts=True)
+    first, later, cool = node_of(team, 0, "first"), node_of(team, 0, "later"), node_of(team, 1, "cool")
+    for node in (first, later, cool):
+        team.tell("ADDED", node_manifest(node, cpu=10, memory="64Gi", labels={"name": node}))
+    (web,), (other,) = keys_of(team, 0, 1, "web"), keys_of(team, 1, 1, "other")
+    for node, hot_ms in ((first, HOT_MS), (later, HOT_MS + 200_000)):
+        pod = owned(web, kind="StatefulSet", node_name=node)
+        pod["metadata"]["uid"] = f"on-{node}"
+        team.tell("ADDED", pod, at_ms=hot_ms - 150_000)
+        for ago in range(4, 0, -1):
+            team.tell("ADDED", measure(node), at_ms=hot_ms - ago * STEP_MS)
+        if node == first:
+            team.tell("ADDED", measure(node), at_ms=hot_ms)
+            assert [row.node for row in team.database.moves.open()] == [first]
+            team.tell("DELETED", pod, at_ms=hot_ms + 1)
+    selected = pod_manifest(other, node_selector={"name": later})
+    team.step(1, [team.record("ADDED", selected, HOT_MS + 200_000)])
+    team.step(0, [team.record("ADDED", measure(later), HOT_MS + 200_000)], follows=False)
+    assert team.lost[0] == [f"default/{web}"], "another worker changed the node"
+    team.rest()
+    for planner in team.planners:
+        assert set(planner.scheduler.state.moves.reliefs) == {first, later}, "it was decided again"
+    audit(team)
+
+
+def test_a_pod_that_was_placed_by_the_batch_before_stays_where_its_relief_is_refused() -> None:
+    """Of a backlog, one batch after another covers minutes of log time."""
+    team = Team([0], [1], preempts=True)
+    hot, cool = node_of(team, 0, "hot"), node_of(team, 1, "cool")
+    for node in (hot, cool):
+        team.tell("ADDED", node_manifest(node, cpu=10, memory="64Gi", labels={"name": node}))
+    (web,), (other,) = keys_of(team, 0, 1, "web"), keys_of(team, 1, 1, "other")
+    for ago in range(4, 0, -1):
+        team.tell("ADDED", measure(hot), at_ms=HOT_MS - 60_000 - ago * STEP_MS)
+    affinity = {
+        "nodeAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "weight": 100,
+                    "preference": {"matchExpressions": [{"key": "name", "operator": "In", "values": [hot]}]},
+                }
+            ]
+        }
+    }
+    team.step(0, [team.record("ADDED", owned(web, affinity=affinity), HOT_MS - 65_000)])
+    assert [row.opened.node for row in team.database.open_placements.values()] == [hot]
+    selected = pod_manifest(other, node_selector={"name": hot})
+    team.step(1, [team.record("ADDED", selected, HOT_MS)])
+    team.step(0, [team.record("ADDED", measure(hot), HOT_MS)], follows=False)
+    assert team.lost[0] == [f"default/{web}"], "another worker changed the node"
+    team.step(0)
+    assert team.planners[0].scheduler.state.pods[f"default/{web}"].node == hot
+    team.rest()
+    assert [row.name for row in team.database.moves.open()] == [web], "it was decided again"
+    audit(team)
+
+
 def test_metrics_count_a_pod_that_stays_after_all_as_spared() -> None:
     site = cluster(owned("web", node_name="hot"))
     for ago in range(4, 0, -1):

@@ -388,7 +388,7 @@ def test_pods_that_have_not_left_in_time_may_stay_and_the_node_rests_on() -> Non
 def test_a_relief_that_the_ledger_refused_is_decided_again() -> None:
     cluster = hot_and_cool()
     (decided,) = cluster.cycle()
-    cluster.scheduler.fold(Unrelieved(["default/p1"]))
+    cluster.scheduler.fold(Unrelieved(["hot"]))
     assert cluster.scheduler.state.nodes["hot"].version == decided.node_version - 1
     assert [each.moves for each in cluster.cycle()] == [decided.moves]
 
@@ -398,7 +398,7 @@ def test_a_relief_that_the_ledger_refused_after_its_pod_left_is_no_relief() -> N
     cluster = hot_and_cool()
     (decided,) = cluster.cycle()
     cluster.gone("p1")
-    cluster.scheduler.fold(Unrelieved(["default/p1"]))
+    cluster.scheduler.fold(Unrelieved(["hot"]))
     state = cluster.scheduler.state
     assert state.moves.reliefs == {}
     assert state.nodes["hot"].version == decided.node_version, "the pod left, and nothing was claimed"
