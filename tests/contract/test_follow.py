@@ -209,6 +209,7 @@ def _contents() -> dict[str, Any]:
         "PriorityClass": {"name": "c", "value": 7},
         "PodDisruptionBudget": {"selector": None, "min_available": "50%"},
         "Namespace": {},
+        "HostedReplicas": {"kind": "ReplicaSet", "workload": "w", "least": 1, "most": 5},
         "CoLocationPolicy": {
             "view": {"margin_cpu": {"percent": 1 / 3}, "reserved": [1, 2], "mid_form": "request"}
         },

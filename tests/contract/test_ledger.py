@@ -50,6 +50,8 @@ def _by_arrival(batch: CommitBatch, secret: bytes) -> LedgerState:
         forwarded=[],
         nominations=[],
         moves=[],
+        replicas=[],
+        waits=[],
     )
 
 
