@@ -117,8 +117,9 @@ class Line:
         self._sort()
         if self.group.gang is not None and not self.group.held_by:
             return iter(())  # they have theirs together
-        pods = (self.pods if self.group.is_active else self.fresh).items()
-        return islice(pods, self.most) if self.most else iter(pods)
+        if not self.group.is_active:
+            return iter(self.fresh.items())
+        return islice(self.pods.items(), self.most or None)
 
     def note_drawn(self) -> None:
         """Record that it had a turn, and have twice as many tried the next time."""

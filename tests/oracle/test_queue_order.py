@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from random import Random
 
 import pytest
@@ -11,7 +12,7 @@ from domain.model.decisions import Attempt
 from domain.model.events import PodDeleted, PodUpserted
 from domain.model.pods import DEFAULT_PROFILE
 from domain.model.profiles import BUILT_IN_PROFILES
-from domain.queue.groups import Tried, WaitingGroup
+from domain.queue.groups import Line, Tried, WaitingGroup
 from domain.queue.turns import Budget, Works
 from tests.depth import some
 from tests.oracle.plain_queue import Plain, plain_draw
@@ -66,8 +67,8 @@ class Pair:
             Plain(-group.template.priority, arrival, key, group)
             for group in self.queue.groups.values()
             for line in group.lines.values()
-            for key, arrival in line.pods.items()
-            if (group.is_active or key in line.fresh) and (group.template.qos_class == "BestEffort") == is_low
+            for key, arrival in having_turns(line)
+            if (group.template.qos_class == "BestEffort") == is_low
         ]
         to_try = [each for each in waiting if each.group.is_active]
         expected = [x.key for x in plain_draw(to_try, self.works, budget.work_max, budget.first_max)]
@@ -96,6 +97,13 @@ class Pair:
                 self.queue.remove_pods((key,))
                 entry = self.scheduler.state.pods[key]
                 self.queue.add(entry.spec, entry.arrival, fresh=False)
+
+
+def having_turns(line: Line) -> list[tuple[str, int]]:
+    """Return the pods of a line that have a turn: the oldest, as many as it says; or to be told, all."""
+    if not line.group.is_active:
+        return list(line.fresh.items())
+    return sorted(line.pods.items(), key=itemgetter(1))[: line.most or None]
 
 
 def attempt_of(group: WaitingGroup) -> Attempt:
