@@ -42,6 +42,7 @@ class Sums:
                 entry = nodes[table.names[row]]
                 if name in (BUSY, SHARED):  # derived below
                     table.requested[column, row] = 0
+                    table.touch(row)
                     continue
                 held = entry.elsewhere.pop(name, 0) if added else int(table.requested[column, row])
                 if held:
