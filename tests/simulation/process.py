@@ -227,11 +227,14 @@ class UnreliableLedger(Remote):
                 self._process.kill()
             raise Unavailable("injected: no answer, and the transaction is still on its way")
         try:
-            return await asyncio.shield(task)
+            outcome = await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.cancelled():
                 raise
             raise Unavailable("injected: the server ended with the transaction") from None
+        if isinstance(outcome, Committed):
+            self._inner.know_written(self.database, batch)
+        return outcome
 
     def apply(self, batch: CommitBatch) -> Committed | NotCommitted:
         """Carry a batch out, at one moment."""

@@ -309,9 +309,15 @@ class MemoryLedger(Client):
         """See ``Ledger.commit`` and ``MemoryDatabase.apply``."""
         database = self.recognised()
         outcome = database.apply(batch, self)
-        if isinstance(outcome, Committed) and (row := batch.journal.row) is not None:
-            self._know({row.shard: database.journal[row.shard, row.batch]})
+        if isinstance(outcome, Committed):
+            self.know_written(database, batch)
         return outcome
+
+    def know_written(self, database: MemoryDatabase, batch: CommitBatch) -> None:
+        """Note a batch of this worker that the ledger has."""
+        row = batch.journal.row
+        if row is not None and (written := database.journal.get((row.shard, row.batch))) is not None:
+            self._know({row.shard: written})
 
     async def journalled(self, shard: int) -> Journalled | None:
         """See ``Ledger.journalled``."""
@@ -361,6 +367,7 @@ class MemoryLedger(Client):
         """See ``Ledger.resolve``."""
         database, advances, row = self._answering(), shard_advances(batch), batch.journal.row
         if database.stands(batch, advances, self, after=True):
+            self.know_written(database, batch)
             written = database.journal.get((row.shard, row.batch)) if row else None
             if written is None:
                 return Committed()

@@ -14,6 +14,7 @@ import msgspec
 from domain.model.errors import Fenced
 from services.adapters.postgres import sql
 from services.adapters.postgres.connections import Connection
+from services.adapters.postgres.following import Following
 from services.adapters.postgres.loading import read_head, read_parts
 from services.adapters.postgres.rows import json_text
 from services.codec.checkpoint import pack_head, pack_rows
@@ -60,18 +61,19 @@ async def write(connection: Connection, row: JournalRow) -> datetime.datetime:
     return recorded_at
 
 
-async def settled(connection: Connection, batch: CommitBatch) -> Committed:
-    """Return what became of the claims of a batch that is in the ledger, by its row."""
+async def settled(connection: Connection, batch: CommitBatch, following: Following) -> Committed:
+    """Return what became of the claims of a batch that is in the ledger, by its row, and note the batch."""
     if batch.journal.row is None:
         return Committed()
     row = await connection.fetchrow(_SETTLED, batch.journal.row.shard, batch.journal.row.batch)
     if row is None:
         return Committed()
+    following.know(batch.journal.row, row["recorded_at"])
     lost_nodes, moved = set(_decode_ids(row["lost"] or "[]")), _decode_moved(row["moved"] or "{}")
     return outcome_of(batch, lost_nodes, moved, unpack_feed(row["feed"]).raised)
 
 
-_SETTLED = "SELECT lost, moved, feed FROM journal WHERE shard = $1 AND batch = $2"
+_SETTLED = "SELECT lost, moved, feed, recorded_at FROM journal WHERE shard = $1 AND batch = $2"
 _END = """
 SELECT batch, CASE WHEN position = (SELECT max(position) FROM journal) THEN digest END AS digest,
     (SELECT max(c.batch) FROM checkpoints c WHERE c.shard = $1) AS checkpoint

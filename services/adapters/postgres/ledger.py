@@ -281,7 +281,7 @@ class PostgresLedger:
                 if row["holder"] == self.incarnation
             }
             if stands(batch, advances, offsets, shards, after=True):
-                return await journal.settled(connection, batch)
+                return await journal.settled(connection, batch, self._following)
         if stands(batch, advances, offsets, shards, after=False):
             return NotCommitted.ABSENT
         return NotCommitted.FENCED
