@@ -43,7 +43,7 @@ LARGE = {
     "domain/state/pod_index.py:PodIndex": (30, 23),
     "domain/state/table.py:NodeTable": (18, 16),
     "services/adapters/memory/database.py:MemoryDatabase": (21, 45),
-    "services/adapters/memory/ledger.py:MemoryLedger": (27, 2),
+    "services/adapters/memory/ledger.py:MemoryLedger": (28, 2),
     "services/adapters/memory/store.py:MemoryStore": (37, 5),
     "services/adapters/postgres/store.py:PostgresStore": (26, 5),
     "services/codec/decode.py:Decoder": (9, 14),
