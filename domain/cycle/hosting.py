@@ -176,8 +176,8 @@ class Hosting:
             spec, record = table.specs[row], state.usage.qualities.get(name)
             capacity, age_ms = capacity_of(spec), self._age_ms_max(spec.labels)
             if record is not None and now_ms - record.at_ms <= age_ms:
-                parts = record.use.high, record.use.mid, record.use.low, record.use.system
-                found.used[:, row] = [sum(part[i] for part in parts) // _UNITS[i] for i in (0, 1)]
+                used = record.use.total
+                found.used[:, row] = [used[i] // _UNITS[i] for i in (0, 1)]
                 found.capacity[:, row] = [capacity[i] // _UNITS[i] for i in (0, 1)]
             elif now_ms - window.at_ms <= age_ms:
                 measured = state.usage.measured[name]

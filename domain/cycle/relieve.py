@@ -21,7 +21,8 @@ from domain.cycle.run import CycleRun, Preempting
 from domain.engine.evaluate import Alone, look_at_rows, winner
 from domain.engine.program import Program
 from domain.engine.verdicts import Migration, Moved
-from domain.model.colocation import QUALITY_OF, Amounts, HotSpotRule
+from domain.model.colocation import QUALITY_OF, HotSpotRule
+from domain.model.hosting import controlled_by
 from domain.model.limits import relief_choices_max, relief_looks_max
 from domain.model.pods import PodSpec, why_it_stays
 from domain.queue.groups import GroupKey, WaitingGroup
@@ -99,9 +100,8 @@ def _relieve(run: CycleRun, of: Preempting, node: str) -> bool:
     state, rule = run.state, _rule(run.state, node)
     entry, record = state.nodes[node], state.usage.qualities[node]
     assert entry.spec is not None
-    use = record.use
-    used = Amounts(*map(sum, zip(use.high, use.mid, use.low, use.system, strict=True)))
-    capacity, most = capacity_of(entry.spec), rule.moves_max - len(state.moves.under_way)
+    capacity, used = capacity_of(entry.spec), record.use.total
+    most = rule.moves_max - len(state.moves.under_way)
     of.budgets.sync()
     movable = list(_movable(run, of, node))
     for _ in range(relief_choices_max):
@@ -168,8 +168,7 @@ def _movable(run: CycleRun, of: Preempting, node: str) -> Iterator[Movable]:
 
 def workload_of(pod: PodSpec) -> str:
     """Return what names the controller of a pod, "" where it has none."""
-    by = pod.controller
-    return "" if by is None else f"{pod.namespace}/{by.kind}/{by.name}"
+    return "/".join(controlled_by(pod) or ())
 
 
 def _over_budget(of: Preempting, pods: Sequence[PodEntry]) -> str:

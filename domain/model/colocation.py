@@ -229,6 +229,12 @@ class UseByQuality(msgspec.Struct, frozen=True, kw_only=True):
     low: Amounts = Amounts()
     system: Amounts = Amounts()
 
+    @property
+    def total(self) -> Amounts:
+        """What was used of the node in sum."""
+        parts = zip(self.high, self.mid, self.low, self.system, strict=True)
+        return Amounts(*map(sum, parts))
+
 
 class Heat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether a node is hot, and how many bad and good samples came in a row: see ``HotSpotRule``.

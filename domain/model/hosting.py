@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from domain.model.pods import PodSpec
+
 
 class WorkloadKey(NamedTuple):
     """What controls pods: its namespace, its kind (one of ``CONTROLLERS``) and its name."""
@@ -13,6 +15,12 @@ class WorkloadKey(NamedTuple):
     namespace: str
     kind: str
     name: str
+
+
+def controlled_by(pod: PodSpec) -> WorkloadKey | None:
+    """Return the workload of a pod; None where no object of a known kind controls it."""
+    by = pod.controller
+    return None if by is None else WorkloadKey(pod.namespace, by.kind, by.name)
 
 
 class HostedReplicas(msgspec.Struct, frozen=True, kw_only=True):

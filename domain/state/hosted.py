@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from domain.model.config import ConfigObject
-from domain.model.hosting import HostedChange, HostedReplicas, ReplicasSaid, WorkloadKey
+from domain.model.hosting import HostedChange, HostedReplicas, ReplicasSaid, WorkloadKey, controlled_by
 from domain.model.pods import PodSpec
 from domain.state.pods import PodEntry
 
@@ -69,8 +69,8 @@ class Hosted:
             members.pop(pod.key, None)
 
     def _members(self, pod: PodSpec) -> dict[str, None] | None:
-        owner = pod.controller
-        return None if owner is None else self._pods.get(WorkloadKey(pod.namespace, owner.kind, owner.name))
+        workload = controlled_by(pod)
+        return None if workload is None else self._pods.get(workload)
 
     def pods_of(self, workload: WorkloadKey, pods: Mapping[str, PodEntry]) -> list[PodEntry]:
         """Return the pods of a workload that are not about to end. Cost: O(its pods)."""

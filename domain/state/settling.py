@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from domain.model.limits import usage_ahead_seconds_max
+from domain.state.nodes import NodeEntry
 from domain.state.occupancy import Occupancy
 from domain.state.policies import Policies
 
@@ -31,8 +32,7 @@ def measure_node(of: Occupancy, policies: Policies, node: str, *, newer: bool) -
             if entry.recent is None:
                 entry.recent = set(entry.pods)
             elif until_ms < before_ms:
-                entry.recent = set(entry.pods)
-                of.sums.count_recent_anew(of.nodes, (node,))
+                _count_all_as_recent(of, node, entry)
             of.sums.cover_pods(row, entry, until_ms)
     if row is not None:
         of.table.touch_usage(row)
@@ -57,9 +57,13 @@ def settle_anew(of: Occupancy, policies: Policies, names: Iterable[str]) -> None
         until_ms = _covered_ms(of, policies, name)
         if until_ms != of.usage.covered_ms[name] or entry.recent is None:
             of.usage.covered_ms[name] = until_ms
-            entry.recent = set(entry.pods)
-            of.sums.count_recent_anew(of.nodes, (name,))
+            _count_all_as_recent(of, name, entry)
             of.sums.cover_pods(of.table.rows.get(name), entry, until_ms)
+
+
+def _count_all_as_recent(of: Occupancy, node: str, entry: NodeEntry) -> None:
+    entry.recent = set(entry.pods)
+    of.sums.count_recent_anew(of.nodes, (node,))
 
 
 def follow_policies(of: Occupancy, policies: Policies) -> None:

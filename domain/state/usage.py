@@ -336,9 +336,8 @@ def _offered(spec: NodeSpec | None) -> Mapping[str, int]:
 
 
 def _sample(usage: NodeUsage, use: UseByQuality) -> Sample:
-    parts = use.high, use.mid, use.low, use.system
     return Sample(
-        Amounts(*map(sum, zip(*parts, strict=True))),
+        use.total,
         None if usage.pressure is msgspec.UNSET else usage.pressure,
         None if usage.latency is msgspec.UNSET else max(usage.latency.values(), default=None),
     )

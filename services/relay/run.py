@@ -209,7 +209,7 @@ class Relay:
             return _Place(noted)  # all shards share one partition: a letter may come twice after a crash
         name = (await self._outbox.ledger_name(shard)).encode()
         if stream is Stream.SCALES:
-            seq = noted if shard else await last_published(self._log, self._outbox, noted, name)
+            seq = await last_published(self._log, self._outbox, noted, name)
             if seq > noted and not await self._outbox.mark_published(shard, stream, epoch, seq):
                 raise Fenced(f"another relay publishes shard {shard}")
             return _Place(seq)

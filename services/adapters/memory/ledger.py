@@ -313,11 +313,13 @@ class MemoryLedger(Client):
             self.know_written(database, batch)
         return outcome
 
-    def know_written(self, database: MemoryDatabase, batch: CommitBatch) -> None:
-        """Note a batch of this worker that the ledger has."""
+    def know_written(self, database: MemoryDatabase, batch: CommitBatch) -> JournalRow | None:
+        """Note a batch of this worker that the ledger has; return its row."""
         row = batch.journal.row
-        if row is not None and (written := database.journal.get((row.shard, row.batch))) is not None:
-            self._know({row.shard: written})
+        written = None if row is None else database.journal.get((row.shard, row.batch))
+        if written is not None:
+            self._know({written.shard: written})
+        return written
 
     async def journalled(self, shard: int) -> Journalled | None:
         """See ``Ledger.journalled``."""
@@ -365,10 +367,9 @@ class MemoryLedger(Client):
 
     async def resolve(self, batch: CommitBatch) -> Committed | NotCommitted:
         """See ``Ledger.resolve``."""
-        database, advances, row = self._answering(), shard_advances(batch), batch.journal.row
+        database, advances = self._answering(), shard_advances(batch)
         if database.stands(batch, advances, self, after=True):
-            self.know_written(database, batch)
-            written = database.journal.get((row.shard, row.batch)) if row else None
+            written = self.know_written(database, batch)
             if written is None:
                 return Committed()
             return outcome_of(batch, set(written.lost), written.moved, unpack_feed(written.feed).raised)

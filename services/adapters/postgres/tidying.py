@@ -130,24 +130,25 @@ DELETE FROM scales x USING last WHERE x.seq <= last.seq
 """
 
 
-async def forget_scales(session: Session, days: int, pause_seconds: float = PAUSE_SECONDS) -> None:
-    """Delete scales that were published, beyond an age."""
+async def _forget_all(session: Session, pause_seconds: float, statement: str, *arguments: int) -> None:
+    """Delete all that a statement says, some thousand rows at a time; their number is its last argument."""
     status = ""
     while status != "DELETE 0":
         async with session.use() as connection:
-            status = await connection.execute(_FORGET_SCALES, days * 86_400_000, _ROWS_MAX)
+            status = await connection.execute(statement, *arguments, _ROWS_MAX)
         await asyncio.sleep(pause_seconds)
+
+
+async def forget_scales(session: Session, days: int, pause_seconds: float = PAUSE_SECONDS) -> None:
+    """Delete scales that were published, beyond an age."""
+    await _forget_all(session, pause_seconds, _FORGET_SCALES, days * 86_400_000)
 
 
 async def forget_actions(
     session: Session, actions_max: int, days: int, pause_seconds: float = PAUSE_SECONDS
 ) -> None:
     """Delete the oldest actions of agents: those beyond an age, and those beyond a number."""
-    status = ""
-    while status != "DELETE 0":
-        async with session.use() as connection:
-            status = await connection.execute(_FORGET_ACTIONS, actions_max, days * 86_400_000, _ROWS_MAX)
-        await asyncio.sleep(pause_seconds)
+    await _forget_all(session, pause_seconds, _FORGET_ACTIONS, actions_max, days * 86_400_000)
 
 
 async def forget_dead_letters(
@@ -160,11 +161,7 @@ async def forget_dead_letters(
     async with session.use() as connection:
         shards = [row["shard"] for row in await connection.fetch("SELECT shard FROM shards ORDER BY shard")]
     for shard in shards:
-        status = ""
-        while status != "DELETE 0":
-            async with session.use() as connection:
-                status = await connection.execute(_FORGET_OLD_LETTERS, shard, days * 86_400_000, _ROWS_MAX)
-            await asyncio.sleep(pause_seconds)
+        await _forget_all(session, pause_seconds, _FORGET_OLD_LETTERS, shard, days * 86_400_000)
         async with session.use() as connection:
             counts = {row["namespace"]: row["count"] for row in await connection.fetch(_COUNT_LETTERS, shard)}
         share = fair_share(counts.values(), letters_max)
