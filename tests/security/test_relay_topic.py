@@ -580,13 +580,13 @@ async def test_dead_letters_that_were_deleted_leave_no_hole_in_the_topic_and_a_l
         partition = world.log.partition(TopicPartition(DEAD_LETTER_TOPIC, 0))
         await world.refuse([b"desk/p", *[b"flood/p"] * 5])
         async with world.relay():
-            await _until(lambda: len(partition.records) == 6)
+            await _until_published(backend, 6)
         session = tidying(backend.dsn)
         await forget_dead_letters(session, 3, 1_000, 0)
         await session.aclose()
         await world.refuse([b"desk/p", b"flood/p"])
         async with world.relay():
-            await _until(lambda: len(partition.records) == 8)
+            await _until_published(backend, 8)
         assert [(_seq(record), record.after) for record in partition.records] == [
             (seq, None) for seq in range(1, 9)
         ]
@@ -685,6 +685,17 @@ async def _until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
         while not holds():
             await asyncio.sleep(0.01)
+
+
+async def _until_published(backend: Backend, seq: int) -> None:
+    """Wait until a relay has noted dead letter ``seq``: a relay that ends before publishes it again."""
+
+    outbox = backend.outbox()
+
+    async def is_noted() -> bool:
+        return await outbox.published(0, Stream.DEAD_LETTERS) == seq
+
+    await _until_async(is_noted)
 
 
 async def _until_async(holds: Callable[[], Awaitable[object]]) -> None:
