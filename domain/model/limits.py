@@ -204,6 +204,7 @@ raw_bytes_shown_max = 4 << 10  # of the record of a dead letter, in a list
 # What the questions of one API process may take of the database.
 read_seconds = 5
 lists_at_once = 4
+past_at_once = 2  # questions about the past, which read more than others
 reads_of_key_at_once = 2  # so that one key leaves others their turn
 appends_of_key_at_once = 2  # requests with events that look their ids up or append, for the same reason
 connection_wait_seconds = 1.5

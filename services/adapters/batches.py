@@ -15,6 +15,13 @@ from services.ports.inbox import is_lane
 from services.ports.ledger import BatchCluster, CommitBatch, DeadLetter, NodeUpdate
 
 
+class Mark(NamedTuple):
+    """The batch that begins or ends a fact: the shard whose journal counts it, and its number there."""
+
+    shard: int | None
+    batch: int | None
+
+
 class ShardAdvance(NamedTuple):
     """How a batch moves the counters of a shard. None leaves a counter alone."""
 
@@ -134,6 +141,12 @@ def stands(
         if seq not in (None, row.seq_next) or dead not in (None, row.dead_seq_next):
             return False
     return True
+
+
+def mark_of(batch: CommitBatch) -> Mark:
+    """Return what a batch writes beside each fact that it begins or ends; nothing without a journal."""
+    row = batch.journal.row
+    return Mark(None, None) if row is None else Mark(row.shard, row.batch)
 
 
 def own_shards(batch: CommitBatch) -> list[int]:

@@ -22,6 +22,7 @@ from services.ports.ledger import (
     ProfileRow,
 )
 from services.ports.log import Span
+from services.ports.past import Moment, Past, Totals
 from services.ports.pods import MoveRow
 
 Row = TypeVar("Row")
@@ -421,6 +422,7 @@ class Store(Protocol):
     processes: Processes
     callers: Callers
     bills: Bills
+    past: Past
     seen: Collection[str] | None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:
@@ -429,6 +431,16 @@ class Store(Protocol):
         Of what is not a pod's, everybody sees everything, but of dead letters only those of his pods, and of
         configuration objects those of his namespaces, these themselves, and the PriorityClasses.
         """
+
+    def as_of(self, moment: Moment) -> Self:
+        """Return this store as it was at a moment, for the questions about what the cluster held.
+
+        These are those for nodes, pods, decisions, pending groups, gangs, configuration, profiles and totals.
+        What is not kept of the past is left out: the version of a node is 0, and that of a pod None.
+        """
+
+    async def totals(self) -> Totals:
+        """Return sums over the cluster."""
 
     async def nodes(self, limit: int, after: str | None, name: str | None) -> Rows[NodeState]:
         """Return live nodes, by name; ``name`` keeps names that contain it."""

@@ -34,6 +34,7 @@ SERVERS = ["embedded_dsn", pytest.param("postgres_dsn", marks=pytest.mark.real)]
 async def dsn(request: pytest.FixtureRequest, database: MakeDatabase) -> AsyncIterator[str]:
     """Return a database with nothing in it."""
     dsn = await database(request.getfixturevalue(request.param))
+    await _fetch(dsn, "DROP SCHEMA IF EXISTS past CASCADE")
     await _fetch(dsn, "DROP SCHEMA public CASCADE")
     await _fetch(dsn, "CREATE SCHEMA public")
     yield dsn
@@ -98,6 +99,7 @@ async def test_the_migrations_say_what_tables_and_columns_mean(dsn: str) -> None
 
 async def test_the_comparison_sees_a_difference(dsn: str) -> None:
     await upgrade(dsn)
+    await _fetch(dsn, "DROP VIEW past.pending")  # no column can change that a view reads
     await _fetch(dsn, "ALTER TABLE pending ALTER COLUMN arrival TYPE int")
     await _fetch(dsn, "DROP INDEX decisions_pod")
     kinds = {entry[0] for entry in await _difference(dsn)}
@@ -132,7 +134,7 @@ async def test_a_ledger_at_the_first_revision_is_taken_as_it_is(dsn: str) -> Non
     await init_shards(dsn, 2)
     await upgrade(dsn)
     assert (await _catalogue(dsn), await _fetch(dsn, said)) == before
-    assert [tuple(row)[:2] for row in before[1]] == [(newest_revision(), "0045")]
+    assert [tuple(row)[:2] for row in before[1]] == [(newest_revision(), "0050")]
 
 
 @pytest.mark.parametrize("at", ["0001", "0031", "0043"])

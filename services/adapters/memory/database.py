@@ -24,6 +24,7 @@ from services.adapters.memory.nodes import added, after, is_free
 from services.adapters.memory.nominations import NominationTables
 from services.adapters.memory.offsets import CursorRow as CursorRow
 from services.adapters.memory.offsets import OffsetRow as OffsetRow
+from services.adapters.memory.past_tables import Emptied, PastTables, SpecSet
 from services.codec.settling import lost_together, outcome_of, settle
 from services.ports.access import Access, Place
 from services.ports.guards import (
@@ -111,11 +112,18 @@ class ShardRow:
 
 @dataclasses.dataclass
 class PlacementRow:
-    """A placement over its time span."""
+    """A placement over its time span.
+
+    ``opened_at`` and ``closed_at`` are positions of the journal, as in ``PastTables``; ``labels_until`` are
+    earlier labels, each up to such a position.
+    """
 
     opened: PlacementOpened
     released_at_ms: int | None = None
     orphaned: bool = False
+    opened_at: int = 0
+    closed_at: int = 0
+    labels_until: list[tuple[int, dict[str, str]]] = dataclasses.field(default_factory=list)
 
 
 class MemoryDatabase:
@@ -164,6 +172,7 @@ class MemoryDatabase:
         self.profiles: dict[tuple[str, int], ProfileRow] = {}
         self.measured = MeasuredTables()
         self.hosted = HostedTables()
+        self.past = PastTables()
         self.guards: dict[str, GuardRow] = {}
         self.journal: dict[tuple[int, int], JournalRow] = {}
         self.checkpoints: list[tuple[Checkpoint, LedgerState]] = []
@@ -172,6 +181,7 @@ class MemoryDatabase:
         self.names, self.workers = dict[object, str](), dict[object, WorkerRow]()  # by holder
         self.owners: list[OwnerRow] = []  # of the workers' leases, as they were taken
         self._node_ids: dict[str, int] = {}
+        self._writing_at = 0  # the position that the row of the batch in hand will have
         self._opening_seqs: set[tuple[int, int]] = set()
         self._changed = asyncio.Event()
 
@@ -217,6 +227,7 @@ class MemoryDatabase:
     def write(self, batch: CommitBatch, advances: Sequence[ShardAdvance]) -> None:
         """Write a batch that was settled and checked."""
         offsets, shards = batch.offsets, own_shards(batch)
+        self._writing_at = 0 if batch.journal.row is None else self.position + 1
         for a in offsets.advances:
             self.offsets.setdefault(a[:3], OffsetRow(a.epoch, 0)).next_offset = a.hi
         for s in advances:
@@ -248,6 +259,7 @@ class MemoryDatabase:
         self._opening_seqs.clear()
         for table in (self.attempts, self.journal, self.node_specs, self.node_versions, self.group_attempts):
             table.clear()
+        self.past.clear()
         for shard in self.shards:
             self.decisions[shard].clear()
             self.recorded_ms[shard].clear()
@@ -330,6 +342,8 @@ class MemoryDatabase:
         if fact.spec is not None:
             self.spec_changes[fact.id] = at_ms, fact.sent_by
             self.node_specs[fact.id, row.version] = fact.spec
+            told = SpecSet(self._writing_at, fact.spec, fact.deleted, at_ms, fact.sent_by)
+            self.past.specs.setdefault(fact.id, []).append(told)
 
     def _open(self, uid: str, shards: Sequence[int]) -> tuple[str, int] | None:
         """Return the key of a pod's open placement, in one of the writer's shards."""
@@ -343,14 +357,18 @@ class MemoryDatabase:
         for number in {change.id for change in (*cluster.facts, *cluster.claims)}:
             self.node_versions.setdefault(number, []).append(self.nodes[number].version)
         for profile in cluster.profiles:
-            before = self.profiles.get((profile.name, profile.revision), profile)
+            key = profile.name, profile.revision
+            before = self.profiles.get(key, profile)
+            self.past.profiles_set.setdefault(key, self._writing_at)
             newer = msgspec.structs.replace(before, resource_version=profile.resource_version)
-            self.profiles[profile.name, profile.revision] = newer
+            self.profiles[key] = newer
         for thing in cluster.config:
             about = (thing.kind, thing.namespace, thing.name)
-            self.config_objects.pop(about, None)
+            if (was := self.config_objects.pop(about, None)) is not None:
+                self.past.end_object(about, was, self._writing_at)
             if not thing.is_forgotten:
                 self.config_objects[about] = thing
+                self.past.config_set[about] = self._writing_at
         self.measured.write(cluster)
         self.hosted.write(cluster)
 
@@ -369,13 +387,16 @@ class MemoryDatabase:
         for uid, at_ms in pods.closed:
             key = self._open(uid, shards)
             assert key is not None
-            self.open_placements.pop(key).released_at_ms = at_ms
+            row = self.open_placements.pop(key)
+            row.released_at_ms, row.closed_at = at_ms, self._writing_at
         for refreshed in pods.refreshed:
+            self._keep_labels(refreshed.pod_uid, refreshed.labels, shards)
             self._change(shards, **refreshed._asdict())
         for uid in pods.counted:
             self._change(shards, uid, counted=True)
         for opened in pods.opened:
-            row = self.open_placements[opened.pod_uid, opened.shard] = PlacementRow(opened)
+            row = PlacementRow(opened, opened_at=self._writing_at)
+            self.open_placements[opened.pod_uid, opened.shard] = row
             self.placements.append(row)
             self._opening_seqs.add((opened.shard, opened.seq))
         for uid, is_orphaned in pods.orphaned.items():
@@ -394,19 +415,31 @@ class MemoryDatabase:
             row = self.open_placements[key]
             row.opened = msgspec.structs.replace(row.opened, **fields)
 
+    def _keep_labels(self, uid: str, labels: dict[str, str], shards: Sequence[int]) -> None:
+        """Keep the labels of an open placement that change."""
+        if (key := self._open(uid, shards)) is not None:
+            row = self.open_placements[key]
+            if row.opened.labels != labels and self._writing_at:
+                row.labels_until.append((self._writing_at, row.opened.labels))
+
     def _write_pending(self, pods: BatchPods, shards: Sequence[int]) -> None:
         touched = {(group.shard, group.signature) for group in pods.pending_groups}
         for key in self._removed(pods, shards):
             pod = self.pending.pop(key)
+            self.past.end_wait(key, pod, self._writing_at)
             touched.add((pod.shard, pod.signature))
         for pod in pods.pending_added:
             self.pending[pod.pod_uid, pod.shard] = pod
+            self.past.pending_added[pod.pod_uid, pod.shard] = self._writing_at
         for group in pods.pending_groups:
             self.pending_groups[group.shard, group.signature] = group
             self._note_attempt(group)
         left = {(pod.shard, pod.signature) for pod in self.pending.values()} if touched else set()
         for group_key in touched - left:
-            self.pending_groups.pop(group_key, None)
+            if self.pending_groups.pop(group_key, None) is not None:
+                kept = self.group_attempts.get(group_key)
+                told = Emptied(self._writing_at, kept[-1].number if kept else 0)
+                self.past.emptied.setdefault(group_key, []).append(told)
 
     def _removed(self, pods: BatchPods, shards: Sequence[int]) -> list[tuple[str, int]]:
         keys = ((uid, shard) for uid in pods.pending_removed for shard in shards)
@@ -420,6 +453,7 @@ class MemoryDatabase:
             kept[-1] = again
             return
         number = kept[-1].number + 1 if kept else 1
+        self.past.attempts_noted[group.shard, group.signature, number] = self._writing_at
         fields = msgspec.structs.asdict(group)
         kept.append(GroupAttempts(**fields, number=number, last_at_ms=group.at_ms, times=1))
         if len(kept) > attempts_first_max + attempts_latest_max:

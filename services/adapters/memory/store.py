@@ -28,6 +28,7 @@ from services.adapters.memory.pages import (
     payload_bytes,
     spec_bytes,
 )
+from services.adapters.memory.past import MemoryPast, as_of, totals_of
 from services.adapters.memory.processes import MemoryProcesses
 from services.ports.ledger import (
     ConfigRow,
@@ -39,6 +40,7 @@ from services.ports.ledger import (
     ProfileRow,
 )
 from services.ports.log import PODS_TOPIC, Span
+from services.ports.past import Moment, Past, Totals
 from services.ports.store import (
     EXAMPLES_MAX,
     Bills,
@@ -71,6 +73,7 @@ class MemoryStore:
         self.processes: Processes = MemoryProcesses(database)
         self.callers: Callers = MemoryCallers(database)
         self.bills: Bills = MemoryBills(database)
+        self.past: Past = MemoryPast(database)
         self.seen: Collection[str] | None = None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:
@@ -78,6 +81,16 @@ class MemoryStore:
         narrowed = copy.copy(self)
         narrowed.seen = namespaces
         return narrowed
+
+    def as_of(self, moment: Moment) -> Self:
+        """See ``Store.as_of``."""
+        narrowed = copy.copy(self)
+        narrowed._database = as_of(self._database, moment)
+        return narrowed
+
+    async def totals(self) -> Totals:
+        """See ``Store.totals``."""
+        return totals_of(self._database, None if self.seen is None else sorted(self.seen))
 
     def _sees(self, namespace: str) -> bool:
         return self.seen is None or namespace in self.seen

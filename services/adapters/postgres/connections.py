@@ -52,6 +52,16 @@ def limited(seconds: int) -> Limits:
     return Limits({**_COMMON, "statement_timeout": f"{seconds}s"}, answer_seconds=seconds + 5)
 
 
+def as_of_limits(seconds: int) -> Limits:
+    """Return the limits of a connection that asks the views of the past.
+
+    A view has parts that a condition may rule out, which the server looks for only when told to.
+    """
+    common = limited(seconds)
+    told = {"search_path": "past, public", "constraint_exclusion": "on", "work_mem": "64MB"}
+    return Limits({**common.settings, **told}, answer_seconds=common.answer_seconds)
+
+
 HOT_SETTINGS = {
     **_COMMON,
     # The statements of the hot path are written as: for each element of an array, one index look-up. Their

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import enum
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -20,12 +21,17 @@ from services.adapters.postgres.connections import (
     UNANSWERED,
     Limits,
     answering,
+    as_of_limits,
     connect,
     limited,
 )
+from services.ports.past import Moment
 from services.ports.store import Rows
 
 _BYTES = "bytes_of_row"
+_SET_MOMENT = sa.text(
+    "SELECT set_config('berth.batches', :batches, true), set_config('berth.seqs', :seqs, true)"
+)
 _T = TypeVar("_T", bound=NamedTuple)
 
 
@@ -80,6 +86,7 @@ class Pool(enum.Enum):
     INTAKE = "event ids, and what became of a request's events"
     LOOKUPS = "what is found by its name or id"
     LISTS = "lists"
+    PAST = "questions about the past"
 
 
 class Engine:
@@ -91,10 +98,13 @@ class Engine:
         As asyncpg takes it, unix sockets included.
     reading : Reading
         The limits of lists and look-ups.
+    replica : str
+        The database that answers about the past, where that is another one.
     """
 
-    def __init__(self, dsn: str, reading: Reading = READING) -> None:
+    def __init__(self, dsn: str, reading: Reading = READING, replica: str = "") -> None:
         self._reading = reading
+        self._moment: Moment | None = None
         sizes = {
             Pool.HEALTH: (2, COMMON),
             Pool.KEYS: (2, COMMON),
@@ -103,6 +113,13 @@ class Engine:
             Pool.LISTS: (reading.lists_at_once, limited(reading.seconds)),
         }
         self._engines = {pool: _pool(dsn, *size) for pool, size in sizes.items()}
+        self._engines[Pool.PAST] = _pool(replica or dsn, limits.past_at_once, as_of_limits(reading.seconds))
+
+    def as_of(self, moment: Moment) -> Engine:
+        """Return this engine, on the same connections, for questions about a moment of the past."""
+        narrowed = copy.copy(self)
+        narrowed._moment = moment
+        return narrowed
 
     async def aclose(self) -> None:
         """Close the pools."""
@@ -110,10 +127,20 @@ class Engine:
             await engine.dispose()
 
     async def rows(self, statement: sa.Executable, pool: Pool = Pool.LOOKUPS) -> Sequence[sa.Row[Any]]:
-        """Return the rows of a question."""
+        """Return the rows of a question; of one about the past, those that there were then."""
+        if self._moment is not None:
+            return await self._rows_as_of(self._moment, statement)
         with self._faults(pool), answering():
             async with self._engines[pool].connect() as connection:
                 await connection.execution_options(isolation_level="AUTOCOMMIT")
+                return (await connection.execute(statement)).all()
+
+    async def _rows_as_of(self, moment: Moment, statement: sa.Executable) -> Sequence[sa.Row[Any]]:
+        """Ask the views of the schema ``past``, which have the names of the tables."""
+        with self._faults(Pool.PAST), answering():
+            async with self._engines[Pool.PAST].begin() as connection:
+                cuts = {"batches": _array(moment.batches), "seqs": _array(moment.seqs)}
+                await connection.execute(_SET_MOMENT, cuts)
                 return (await connection.execute(statement)).all()
 
     async def row(self, statement: sa.Executable, pool: Pool = Pool.LOOKUPS) -> sa.Row[Any] | None:
@@ -167,7 +194,11 @@ class Engine:
             cause = error.orig.__cause__ if error.orig is not None else None
             if isinstance(cause, asyncpg.UndefinedTableError):
                 raise NotLaidDown from error
-            if isinstance(cause, asyncpg.QueryCanceledError) and pool in (Pool.LOOKUPS, Pool.LISTS):
+            if isinstance(cause, asyncpg.QueryCanceledError) and pool in (
+                Pool.LOOKUPS,
+                Pool.LISTS,
+                Pool.PAST,
+            ):
                 raise TooSlow(
                     f"the ledger could not answer within {self._reading.seconds} s; narrow the question: "
                     "name a pod or a node, or a shorter time by `since` and `until`"
@@ -179,6 +210,10 @@ class Engine:
                     f"the ledger does not answer: {str(cause or error) or type(cause or error).__name__}"
                 ) from error
             raise
+
+
+def _array(numbers: Sequence[int]) -> str:
+    return f"{{{','.join(map(str, numbers))}}}"
 
 
 def _pool(dsn: str, size: int, told: Limits) -> AsyncEngine:

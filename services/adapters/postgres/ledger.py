@@ -11,7 +11,15 @@ import asyncpg
 import msgspec
 
 from domain.model.errors import Fenced, LedgerMismatch, Unavailable
-from services.adapters.batches import ShardAdvance, ShardCounters, own_shards, shard_advances, stands
+from services.adapters.batches import (
+    Mark,
+    ShardAdvance,
+    ShardCounters,
+    mark_of,
+    own_shards,
+    shard_advances,
+    stands,
+)
 from services.adapters.postgres import inbox, journal, rows, sql, sql_leases
 from services.adapters.postgres.connections import BULK, HOT, QUICK, Connection, Session, fresh, rows_count
 from services.adapters.postgres.following import Following
@@ -214,9 +222,9 @@ class PostgresLedger:
                     lost_nodes, refused = lost_nodes | beside, refused | beside
                 raised += await raise_guards(connection, batch, lost_nodes)
                 settled = settle(batch, lost_nodes, moved, raised)
-                await _write_pods(connection, settled.pods, own_shards(batch))
+                await _write_pods(connection, settled.pods, own_shards(batch), mark_of(batch))
                 await _write_decisions(connection, settled.decisions)
-                await _write_cluster(connection, settled.cluster)
+                await _write_cluster(connection, settled.cluster, mark_of(batch))
                 row = settled.journal.row
                 recorded_at = None if row is None else await journal.write(connection, row)
             except asyncpg.UniqueViolationError as error:
@@ -317,14 +325,14 @@ async def _advance(
     return rows_count(counted) == len(advances)
 
 
-async def _write_pods(connection: Connection, pods: BatchPods, shards: Sequence[int]) -> None:
+async def _write_pods(connection: Connection, pods: BatchPods, shards: Sequence[int], mark: Mark) -> None:
     templates = pods.templates
     if templates:
         signatures = sorted(templates)  # one order for all workers: no deadlock between their inserts
         specs = [rows.json_text(templates[signature]) for signature in signatures]
         await connection.execute(sql.INSERT_TEMPLATES, signatures, specs)
-    await _write_placements(connection, pods, shards)
-    await _write_pending(connection, pods, shards)
+    await _write_placements(connection, pods, shards, mark)
+    await _write_pending(connection, pods, shards, mark)
     if pods.unnominated:
         await connection.execute(sql.END_NOMINATIONS, list(pods.unnominated), shards)
     nominated = list(map(rows.nomination_columns, pods.nominated))
@@ -347,9 +355,11 @@ async def _write_moves(connection: Connection, pods: BatchPods, shards: Sequence
     await _copy(connection, "moves", sql.MOVE_COLUMNS, list(map(rows.move_columns, pods.moved)))
 
 
-async def _write_placements(connection: Connection, pods: BatchPods, shards: Sequence[int]) -> None:
+async def _write_placements(
+    connection: Connection, pods: BatchPods, shards: Sequence[int], mark: Mark
+) -> None:
     if pods.closed:
-        closed = await connection.execute(sql.CLOSE_PLACEMENTS, *_columns(pods.closed), shards)
+        closed = await connection.execute(sql.CLOSE_PLACEMENTS, *_columns(pods.closed), shards, *mark)
         if rows_count(closed) != len(pods.closed):
             raise LedgerMismatch("a placement to close is not open")
     if pods.refreshed:
@@ -357,30 +367,31 @@ async def _write_placements(connection: Connection, pods: BatchPods, shards: Seq
             (p.pod_uid, p.resource_version, rows.labels_text(p.labels), rows.life_text(p.life))
             for p in pods.refreshed
         ]
-        await connection.execute(sql.REFRESH_PLACEMENTS, *_columns(refreshed), shards)
+        await connection.execute(sql.REFRESH_PLACEMENTS, *_columns(refreshed), shards, *mark)
     if pods.counted:
         await connection.execute(sql.COUNT_PLACEMENTS, list(pods.counted), shards)
     labels = rows.labels_texts(placement.labels for placement in pods.opened)
-    opened = list(map(rows.placement_columns, pods.opened, labels))
+    opened = [rows.placement_columns(*each, mark) for each in zip(pods.opened, labels, strict=True)]
     await _copy(connection, "placements", sql.PLACEMENT_COLUMNS, opened)
     if pods.orphaned:
         await connection.execute(sql.TELL_PLACEMENTS, *_columns(list(pods.orphaned.items())), shards)
 
 
-async def _write_pending(connection: Connection, pods: BatchPods, shards: Sequence[int]) -> None:
+async def _write_pending(connection: Connection, pods: BatchPods, shards: Sequence[int], mark: Mark) -> None:
     touched: set[tuple[int, bytes]] = set()
     if pods.pending_removed:
-        found = await connection.fetch(sql.REMOVE_PENDING, list(pods.pending_removed), shards)
+        found = await connection.fetch(sql.REMOVE_PENDING, list(pods.pending_removed), shards, *mark)
         touched.update((row["shard"], row["signature"]) for row in found)
-    added = list(map(rows.pending_columns, pods.pending_added))
+    added = [rows.pending_columns(pod, mark) for pod in pods.pending_added]
     await _copy(connection, "pending", sql.PENDING_COLUMNS, added)
     groups = {(group.shard, group.signature): group for group in pods.pending_groups}
     if groups:
         columns = _columns(map(_group, groups.values()))
         await connection.execute(sql.UPSERT_PENDING_GROUPS, *columns[:6])
-        await connection.execute(sql.NOTE_ATTEMPTS, *columns)
+        await connection.execute(sql.NOTE_ATTEMPTS, *columns, *mark)
     if touched or groups:
-        await connection.execute(sql.REMOVE_EMPTY_GROUPS, *_columns(sorted(touched | groups.keys())))
+        left = _columns(sorted(touched | groups.keys()))
+        await connection.execute(sql.REMOVE_EMPTY_GROUPS, *left, *mark)
 
 
 async def _write_decisions(connection: Connection, decisions: BatchDecisions) -> None:
@@ -391,15 +402,16 @@ async def _write_decisions(connection: Connection, decisions: BatchDecisions) ->
     await _copy(connection, "dead_letters", sql.DEAD_LETTER_COLUMNS, letters)
 
 
-async def _write_cluster(connection: Connection, cluster: BatchCluster) -> None:
+async def _write_cluster(connection: Connection, cluster: BatchCluster, mark: Mark) -> None:
     """Write the configuration, the usage of nodes and the bill; ``change_nodes`` has written the nodes."""
     if cluster.profiles:
-        await connection.execute(sql.UPSERT_PROFILES, *_columns(map(rows.profile_columns, cluster.profiles)))
+        profiles = _columns(map(rows.profile_columns, cluster.profiles))
+        await connection.execute(sql.UPSERT_PROFILES, *profiles, *mark)
     latest = {(row.kind, row.namespace, row.name): row for row in cluster.config}
     if kept := [rows.config_columns(row) for row in latest.values() if not row.is_forgotten]:
-        await connection.execute(sql.UPSERT_CONFIG, *_columns(kept))
+        await connection.execute(sql.UPSERT_CONFIG, *_columns(kept), *mark)
     if gone := [key for key, row in latest.items() if row.is_forgotten]:
-        await connection.execute(sql.DELETE_CONFIG, *_columns(gone))
+        await connection.execute(sql.DELETE_CONFIG, *_columns(gone), *mark)
     actions = list(map(rows.action_columns, cluster.actions))
     await _copy(connection, "node_actions", sql.ACTION_COLUMNS, actions)
     if measured := [rows.usage_columns(row) for row in cluster.usage if row.record.series]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from domain.model.errors import LedgerMismatch
+from services.adapters.batches import mark_of
 from services.adapters.postgres import rows, sql, sql_nodes
 from services.adapters.postgres.connections import Connection
 from services.ports.ledger import CommitBatch, NodeClaim, NodeFact
@@ -32,7 +33,9 @@ async def change_nodes(
     if new:
         await connection.copy_records_to_table("nodes", records=new, columns=sql.NODE_COLUMNS)
     history = [
-        rows.node_spec_columns(fact, moved.get(fact.id, 0), at_ms) for fact in facts if fact.spec is not None
+        rows.node_spec_columns(fact, moved.get(fact.id, 0), at_ms, mark_of(batch))
+        for fact in facts
+        if fact.spec is not None
     ]
     if history:
         await connection.copy_records_to_table("node_specs", records=history, columns=sql.NODE_SPEC_COLUMNS)

@@ -52,6 +52,11 @@ GRANTS: Mapping[str, Grants] = {
     "decisions": Grants(_ADD, _READ, replay=_READ, prune=_CUT),
     "cycles": Grants(_ADD, prune=_CUT),
     "pending": Grants(_ALL, _READ),
+    "past_pending": Grants(_ADD, prune=_CUT),
+    "past_labels": Grants(_ADD, prune=_CUT),
+    "past_groups": Grants(_ADD, prune=_CUT),
+    "past_config": Grants(_ADD, prune=_CUT),
+    "past_reach": Grants(),
     "pending_groups": Grants(_ALL),
     "group_attempts": Grants(_ALL),
     "nominations": Grants(_ALL),
@@ -163,6 +168,9 @@ def _statements(made: list[str]) -> Iterator[str]:
     for role in ROLES:
         yield f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {role}"
         yield f"GRANT USAGE ON SCHEMA public TO {role}"
+    for role in (API, AUDITOR):
+        yield f"GRANT USAGE ON SCHEMA past TO {role}"
+        yield f"GRANT SELECT ON ALL TABLES IN SCHEMA past TO {role}"
     for table, grants in GRANTS.items():
         for role, what in zip(ROLES, grants, strict=True):
             if what:

@@ -11,6 +11,7 @@ import msgspec
 from domain.colocation.pricing import BillLine
 from domain.model.decisions import Decision
 from domain.model.pods import PodLife
+from services.adapters.batches import Mark
 from services.codec.attempts import encode_attempt, pack_attempts
 from services.ports.ledger import (
     ActionRow,
@@ -136,13 +137,13 @@ def node_columns(fact: NodeFact, ids: ResourceIds) -> tuple[Any, ...]:
     return (fact.id, fact.name, *versions, fact.deleted, *vectors)
 
 
-def node_spec_columns(fact: NodeFact, ahead: int, at_ms: int) -> tuple[Any, ...]:
+def node_spec_columns(fact: NodeFact, ahead: int, at_ms: int, mark: Mark) -> tuple[Any, ...]:
     """Return an entry of a node's history: NODE_SPEC_COLUMNS; ``ahead``: of the version seen."""
     version = fact.version_seen + ahead + fact.changes
-    return (fact.id, version, json_text(fact.spec), fact.deleted, at_ms, fact.sent_by)
+    return (fact.id, version, json_text(fact.spec), fact.deleted, at_ms, fact.sent_by, *mark)
 
 
-def placement_columns(p: PlacementOpened, labels: str | None) -> tuple[Any, ...]:
+def placement_columns(p: PlacementOpened, labels: str | None, mark: Mark) -> tuple[Any, ...]:
     """Return PLACEMENT_COLUMNS."""
     return (
         p.shard,
@@ -159,6 +160,7 @@ def placement_columns(p: PlacementOpened, labels: str | None) -> tuple[Any, ...]
         life_text(p.life),
         p.counted,
         p.gang,
+        *mark,
     )
 
 
@@ -197,7 +199,7 @@ def cycle_rows(attempts: Iterable[AttemptRows]) -> list[tuple[Any, ...]]:
     return [(n, min(of), max(of), by, pack_attempts(of, encoded[n])) for n, of in numbers.items()]
 
 
-def pending_columns(p: PendingPod) -> tuple[Any, ...]:
+def pending_columns(p: PendingPod, mark: Mark) -> tuple[Any, ...]:
     """Return PENDING_COLUMNS."""
     return (
         p.shard,
@@ -213,6 +215,7 @@ def pending_columns(p: PendingPod) -> tuple[Any, ...]:
         p.tried,
         life_text(p.life),
         p.gang,
+        *mark,
     )
 
 

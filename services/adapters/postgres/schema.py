@@ -47,6 +47,8 @@ node_specs = sa.Table(
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     sa.Column("sent_by", sa.Text),
+    sa.Column("set_by", sa.Integer),
+    sa.Column("set_batch", sa.BigInteger),
 )
 
 templates = sa.Table(
@@ -78,6 +80,10 @@ placements = sa.Table(
     sa.Column("orphaned", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("home", sa.Integer),
     sa.Column("gang", sa.Text),
+    sa.Column("opened_by", sa.Integer),
+    sa.Column("opened_batch", sa.BigInteger),
+    sa.Column("closed_by", sa.Integer),
+    sa.Column("closed_batch", sa.BigInteger),
     sa.PrimaryKeyConstraint("shard", "seq"),
     sa.Index(
         "placements_open",
@@ -96,6 +102,12 @@ placements = sa.Table(
         "namespace",
         "gang",
         postgresql_where=sa.text("gang IS NOT NULL AND released_at_ms IS NULL"),
+    ),
+    sa.Index(
+        "placements_closed",
+        "closed_by",
+        "closed_batch",
+        postgresql_where=sa.text("closed_batch IS NOT NULL"),
     ),
 )
 
@@ -177,6 +189,8 @@ pending = sa.Table(
     sa.Column("tried", sa.Boolean, nullable=False, server_default=sa.true()),
     sa.Column("life", sa.Text),
     sa.Column("gang", sa.Text),
+    sa.Column("added_by", sa.Integer),
+    sa.Column("added_batch", sa.BigInteger),
     sa.PrimaryKeyConstraint("pod_uid", "shard"),
     sa.Index("pending_pod", "namespace", "name"),
     sa.Index("pending_group", "shard", "signature"),
@@ -210,6 +224,8 @@ group_attempts = sa.Table(
     sa.Column("reasons", JSONB, nullable=False),
     sa.Column("unresolvable", sa.Boolean, nullable=False),
     sa.Column("cycle_seq", sa.BigInteger, nullable=False),
+    sa.Column("noted_by", sa.Integer),
+    sa.Column("noted_batch", sa.BigInteger),
     sa.PrimaryKeyConstraint("shard", "signature", "number"),
 )
 
@@ -283,6 +299,8 @@ profiles = sa.Table(
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     sa.Column("sent_by", sa.Text),
+    sa.Column("set_by", sa.Integer),
+    sa.Column("set_batch", sa.BigInteger),
     sa.PrimaryKeyConstraint("name", "revision"),
 )
 
@@ -297,6 +315,8 @@ config_objects = sa.Table(
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     sa.Column("sent_by", sa.Text),
+    sa.Column("set_by", sa.Integer),
+    sa.Column("set_batch", sa.BigInteger),
     sa.PrimaryKeyConstraint("kind", "namespace", "name"),
 )
 
@@ -486,6 +506,8 @@ journal = sa.Table(
     sa.Column("feed", sa.LargeBinary, nullable=False, server_default=""),
     sa.PrimaryKeyConstraint("shard", "batch"),
     sa.UniqueConstraint("position", name="journal_position"),
+    sa.Index("journal_log_time", "shard", "log_time_ms", "position"),
+    sa.Index("journal_shard_position", "shard", "position"),
 )
 
 checkpoints = sa.Table(
@@ -721,4 +743,76 @@ ledger_name = sa.Table(
     sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
     sa.Column("name", sa.Text, nullable=False),
     sa.CheckConstraint("id = 1", name="ledger_name_one"),
+)
+
+past_pending = sa.Table(
+    "past_pending",
+    metadata,
+    sa.Column("removed_by", sa.Integer, nullable=False),
+    sa.Column("removed_batch", sa.BigInteger, nullable=False),
+    sa.Column("pod_uid", sa.Text, nullable=False),
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("signature", sa.LargeBinary, nullable=False),
+    sa.Column("labels", sa.Text),
+    sa.Column("arrival", sa.BigInteger, nullable=False),
+    sa.Column("since_ms", sa.BigInteger, nullable=False),
+    sa.Column("life", sa.Text),
+    sa.Column("gang", sa.Text),
+    sa.Column("added_by", sa.Integer),
+    sa.Column("added_batch", sa.BigInteger),
+    sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.PrimaryKeyConstraint("removed_by", "removed_batch", "pod_uid", "shard"),
+    sa.Index("past_pending_pod", "namespace", "name"),
+)
+
+past_labels = sa.Table(
+    "past_labels",
+    metadata,
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("until_by", sa.Integer, nullable=False),
+    sa.Column("until_batch", sa.BigInteger, nullable=False),
+    sa.Column("labels", sa.Text),
+    sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.PrimaryKeyConstraint("shard", "seq", "until_by", "until_batch"),
+)
+
+past_groups = sa.Table(
+    "past_groups",
+    metadata,
+    sa.Column("shard", sa.Integer, nullable=False),
+    sa.Column("signature", sa.LargeBinary, nullable=False),
+    sa.Column("emptied_by", sa.Integer, nullable=False),
+    sa.Column("emptied_batch", sa.BigInteger, nullable=False),
+    sa.Column("last_number", sa.BigInteger, nullable=False),
+    sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.PrimaryKeyConstraint("shard", "signature", "emptied_by", "emptied_batch"),
+)
+
+past_config = sa.Table(
+    "past_config",
+    metadata,
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("object", sa.JSON(none_as_null=True)),
+    sa.Column("resource_version", sa.BigInteger),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("sent_by", sa.Text),
+    sa.Column("set_by", sa.Integer),
+    sa.Column("set_batch", sa.BigInteger),
+    sa.Column("until_by", sa.Integer, nullable=False),
+    sa.Column("until_batch", sa.BigInteger, nullable=False),
+    sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.PrimaryKeyConstraint("kind", "namespace", "name", "until_by", "until_batch"),
+)
+
+past_reach = sa.Table(
+    "past_reach",
+    metadata,
+    sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("position", sa.BigInteger, nullable=False),
+    sa.CheckConstraint("id = 1", name="past_reach_one"),
 )

@@ -62,7 +62,8 @@ WITH ended AS (
 ), moved AS (
     UPDATE moves SET is_open = false WHERE is_open AND pod_uid = ANY($1::text[]) AND shard = ANY($3::int[])
 )
-UPDATE placements p SET released_at_ms = w.at_ms, released_recorded_at = now()
+UPDATE placements p SET released_at_ms = w.at_ms, released_recorded_at = now(),
+    closed_by = $4::int, closed_batch = $5::bigint
 FROM unnest($1::text[], $2::bigint[]) AS w (pod_uid, at_ms) CROSS JOIN LATERAL (
     SELECT o.shard, o.seq FROM placements o
     WHERE o.pod_uid = w.pod_uid AND o.released_at_ms IS NULL AND coalesce(o.home, o.shard) = ANY($3::int[])
@@ -71,7 +72,19 @@ FROM unnest($1::text[], $2::bigint[]) AS w (pod_uid, at_ms) CROSS JOIN LATERAL (
 WHERE p.shard = found.shard AND p.seq = found.seq
 """
 
+# What labels were is kept for the past; both parts see the rows as they were.
 REFRESH_PLACEMENTS = """
+WITH kept AS (
+    INSERT INTO past_labels (shard, seq, until_by, until_batch, labels)
+    SELECT p.shard, p.seq, $6::int, $7::bigint, p.labels
+    FROM unnest($1::text[], $3::text[]) AS w (pod_uid, labels) CROSS JOIN LATERAL (
+        SELECT * FROM placements o
+        WHERE o.pod_uid = w.pod_uid AND o.released_at_ms IS NULL
+            AND coalesce(o.home, o.shard) = ANY($5::int[])
+        OFFSET 0
+    ) AS p
+    WHERE p.labels IS DISTINCT FROM w.labels AND $7::bigint IS NOT NULL
+)
 UPDATE placements p SET resource_version = w.resource_version, labels = w.labels, life = w.life
 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS w (pod_uid, resource_version, labels, life)
 WHERE p.pod_uid = w.pod_uid AND p.released_at_ms IS NULL AND coalesce(p.home, p.shard) = ANY($5::int[])
@@ -92,7 +105,13 @@ REMOVE_PENDING = """
 WITH gone AS (
     DELETE FROM pending p USING unnest($1::text[]) AS w (pod_uid)
     WHERE p.pod_uid = w.pod_uid AND p.shard + 0 = ANY($2::int[])
-    RETURNING p.shard, p.signature
+    RETURNING p.*
+), kept AS (
+    INSERT INTO past_pending (removed_by, removed_batch, pod_uid, shard, namespace, name, signature, labels,
+        arrival, since_ms, life, gang, added_by, added_batch)
+    SELECT $3::int, $4::bigint, pod_uid, shard, namespace, name, signature, labels, arrival, since_ms, life,
+        gang, added_by, added_batch
+    FROM gone WHERE $4::bigint IS NOT NULL
 )
 SELECT DISTINCT shard, signature FROM gone
 """
@@ -127,9 +146,10 @@ WITH found AS (
     WHERE f.same AND g.shard = f.shard AND g.signature = f.signature AND g.number = f.last_number
 ), added AS (
     INSERT INTO group_attempts (shard, signature, number, at_ms, last_at_ms, times, profile, profile_revision,
-        nodes_count, reasons, unresolvable, cycle_seq)
+        nodes_count, reasons, unresolvable, cycle_seq, noted_by, noted_batch)
     SELECT f.shard, f.signature, coalesce(f.last_number, 0) + 1, f.at_ms, f.at_ms, 1, f.profile,
-        f.profile_revision, f.nodes_count, f.reasons::jsonb, f.unresolvable, f.cycle_seq
+        f.profile_revision, f.nodes_count, f.reasons::jsonb, f.unresolvable, f.cycle_seq, $10::int,
+        $11::bigint
     FROM found f WHERE f.same IS NOT TRUE
     RETURNING shard, signature, number
 )
@@ -140,9 +160,17 @@ WHERE g.shard = a.shard AND g.signature = a.signature AND g.number = a.number - 
 
 # Only groups that this batch touched can have lost their last pod.
 REMOVE_EMPTY_GROUPS = """
-DELETE FROM pending_groups g USING unnest($1::int[], $2::bytea[]) AS w (shard, signature)
-WHERE g.shard = w.shard AND g.signature = w.signature
-    AND NOT EXISTS (SELECT FROM pending p WHERE p.shard = w.shard AND p.signature = w.signature)
+WITH gone AS (
+    DELETE FROM pending_groups g USING unnest($1::int[], $2::bytea[]) AS w (shard, signature)
+    WHERE g.shard = w.shard AND g.signature = w.signature
+        AND NOT EXISTS (SELECT FROM pending p WHERE p.shard = w.shard AND p.signature = w.signature)
+    RETURNING g.shard, g.signature
+)
+INSERT INTO past_groups (shard, signature, emptied_by, emptied_batch, last_number)
+SELECT g.shard, g.signature, $3::int, $4::bigint, coalesce((
+    SELECT max(a.number) FROM group_attempts a WHERE a.shard = g.shard AND a.signature = g.signature
+), 0)
+FROM gone g WHERE $4::bigint IS NOT NULL
 """
 
 END_NOMINATIONS = """
@@ -168,25 +196,42 @@ ON CONFLICT (namespace, name, uid) DO UPDATE SET
 
 # The same revision comes again when only the resource version is newer.
 UPSERT_PROFILES = """
-INSERT INTO profiles (name, revision, spec, resource_version, at_ms, sent_by)
-SELECT w.name, w.revision, w.spec::json, w.resource_version, w.at_ms, w.sent_by
+INSERT INTO profiles (name, revision, spec, resource_version, at_ms, sent_by, set_by, set_batch)
+SELECT w.name, w.revision, w.spec::json, w.resource_version, w.at_ms, w.sent_by, $7::int, $8::bigint
 FROM unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::text[])
     AS w (name, revision, spec, resource_version, at_ms, sent_by)
 ON CONFLICT (name, revision) DO UPDATE SET resource_version = excluded.resource_version
 """
 
-UPSERT_CONFIG = """
-INSERT INTO config_objects (kind, namespace, name, object, resource_version, at_ms, sent_by)
-SELECT w.kind, w.namespace, w.name, w.object::json, w.resource_version, w.at_ms, w.sent_by
+
+def _keep_config(keys: str, by: str, batch: str) -> str:
+    """Keep objects as they were before the statement changes them."""
+    return f"""
+WITH kept AS (
+    INSERT INTO past_config (kind, namespace, name, object, resource_version, at_ms, sent_by, set_by,
+        set_batch, until_by, until_batch)
+    SELECT c.kind, c.namespace, c.name, c.object, c.resource_version, c.at_ms, c.sent_by, c.set_by,
+        c.set_batch, {by}::int, {batch}::bigint
+    FROM {keys} AS w (kind, namespace, name) JOIN config_objects c USING (kind, namespace, name)
+    WHERE {batch}::bigint IS NOT NULL
+)"""
+
+
+_KEYS = "unnest($1::text[], $2::text[], $3::text[])"
+UPSERT_CONFIG = f"""{_keep_config(_KEYS, "$8", "$9")}
+INSERT INTO config_objects (kind, namespace, name, object, resource_version, at_ms, sent_by, set_by,
+    set_batch)
+SELECT w.kind, w.namespace, w.name, w.object::json, w.resource_version, w.at_ms, w.sent_by, $8::int,
+    $9::bigint
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[])
     AS w (kind, namespace, name, object, resource_version, at_ms, sent_by)
 ON CONFLICT (kind, namespace, name) DO UPDATE SET
     object = excluded.object, resource_version = excluded.resource_version, at_ms = excluded.at_ms,
-    sent_by = excluded.sent_by
+    sent_by = excluded.sent_by, set_by = excluded.set_by, set_batch = excluded.set_batch
 """
 
-DELETE_CONFIG = """
-DELETE FROM config_objects c USING unnest($1::text[], $2::text[], $3::text[]) AS w (kind, namespace, name)
+DELETE_CONFIG = f"""{_keep_config(_KEYS, "$4", "$5")}
+DELETE FROM config_objects c USING {_KEYS} AS w (kind, namespace, name)
 WHERE (c.kind, c.namespace, c.name) = (w.kind, w.namespace, w.name)
 """
 
@@ -244,7 +289,7 @@ ON CONFLICT (hour_ms, namespace, quality, part, resource) DO UPDATE SET
 
 # What COPY writes, in the order of the columns below; all other columns have defaults.
 NODE_COLUMNS = ("id", "name", "version", "spec_version", "spec_count", "deleted", "allocatable", "requested")
-NODE_SPEC_COLUMNS = ("node_id", "version", "spec", "deleted", "at_ms", "sent_by")
+NODE_SPEC_COLUMNS = ("node_id", "version", "spec", "deleted", "at_ms", "sent_by", "set_by", "set_batch")
 PLACEMENT_COLUMNS = (
     "shard",
     "seq",
@@ -260,6 +305,8 @@ PLACEMENT_COLUMNS = (
     "life",
     "counted",
     "gang",
+    "opened_by",
+    "opened_batch",
 )
 DECISION_COLUMNS = (
     "shard",
@@ -292,6 +339,8 @@ PENDING_COLUMNS = (
     "tried",
     "life",
     "gang",
+    "added_by",
+    "added_batch",
 )
 NOMINATION_COLUMNS = (
     "pod_uid",

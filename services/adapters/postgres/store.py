@@ -20,6 +20,7 @@ from services.adapters.postgres.access import PostgresCallers
 from services.adapters.postgres.bills import PostgresBills
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.gangs import page_of_gangs
+from services.adapters.postgres.past import PostgresPast, totals
 from services.adapters.postgres.processes import PostgresProcesses
 from services.adapters.postgres.rows import ResourceIds
 from services.adapters.postgres.selects import (
@@ -44,6 +45,7 @@ from services.adapters.postgres.selects import (
 from services.codec.attempts import unpack_attempt
 from services.ports.ledger import ConfigRow, DeadLetter, GroupAttempts, NodeRow, ProfileRow
 from services.ports.log import Span
+from services.ports.past import Moment, Past, Totals
 from services.ports.store import (
     Bills,
     Callers,
@@ -80,6 +82,7 @@ class PostgresStore:
         self.processes: Processes = PostgresProcesses(engine)
         self.callers: Callers = PostgresCallers(engine)
         self.bills: Bills = PostgresBills(engine)
+        self.past: Past = PostgresPast(engine)
         self.seen: Collection[str] | None = None
 
     async def aclose(self) -> None:
@@ -91,6 +94,16 @@ class PostgresStore:
         narrowed = copy.copy(self)
         narrowed.seen = namespaces
         return narrowed
+
+    def as_of(self, moment: Moment) -> Self:
+        """Return this store, on the same connections, as it was at a moment."""
+        narrowed = copy.copy(self)
+        narrowed._engine = self._engine.as_of(moment)
+        return narrowed
+
+    async def totals(self) -> Totals:
+        """Sum over all nodes, and count pods along their indexes."""
+        return await totals(self._engine, None if self.seen is None else sorted(self.seen))
 
     async def nodes(self, limit: int, after: str | None, name: str | None) -> Rows[NodeState]:
         """Read a page of live nodes."""
@@ -347,7 +360,8 @@ class PostgresStore:
     async def group_attempts(self, shard: int, signature: bytes) -> Sequence[GroupAttempts]:
         """Walk the primary key."""
         g = t.group_attempts.c
-        query = sa.select(t.group_attempts).where(g.shard == shard, g.signature == signature)
+        columns = [g[name] for name in GroupAttempts.__struct_fields__]
+        query = sa.select(*columns).where(g.shard == shard, g.signature == signature)
         return [GroupAttempts(**row._mapping) for row in await self._engine.rows(query.order_by(g.number))]
 
     async def profiles(self, limit: int, after: str | None) -> Rows[ProfileRow]:

@@ -1,0 +1,233 @@
+"""The past: from which batch to which each fact of the ledger held, and views of all tables as of a moment.
+
+A fact names the batch that began it, by the shard whose journal counts the batch, and the batch that ended
+it. The views in the schema ``past`` have the names and columns of the tables, so that the same queries answer
+about now and about then (docs/adr/0043). They read the moment from two settings of the session, arrays with
+an entry per shard: ``berth.batches``, the last batch of its journal that counts, and ``berth.seqs``, the
+number of its first decision that does not.
+"""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0050"
+down_revision = "0049"
+branch_labels = None
+depends_on = None
+works_from = "0050"  # a build of before would not say which batch began or ended a fact
+
+_TABLES = """
+ALTER TABLE placements ADD COLUMN opened_by integer, ADD COLUMN opened_batch bigint,
+    ADD COLUMN closed_by integer, ADD COLUMN closed_batch bigint;
+CREATE INDEX placements_closed ON placements (closed_by, closed_batch) WHERE closed_batch IS NOT NULL;
+ALTER TABLE pending ADD COLUMN added_by integer, ADD COLUMN added_batch bigint;
+ALTER TABLE node_specs ADD COLUMN set_by integer, ADD COLUMN set_batch bigint;
+ALTER TABLE config_objects ADD COLUMN set_by integer, ADD COLUMN set_batch bigint;
+ALTER TABLE profiles ADD COLUMN set_by integer, ADD COLUMN set_batch bigint;
+ALTER TABLE group_attempts ADD COLUMN noted_by integer, ADD COLUMN noted_batch bigint;
+CREATE INDEX journal_log_time ON journal (shard, log_time_ms, position);
+CREATE INDEX journal_shard_position ON journal (shard, position);
+CREATE TABLE past_pending (
+    removed_by integer NOT NULL,
+    removed_batch bigint NOT NULL,
+    pod_uid text NOT NULL,
+    shard integer NOT NULL,
+    namespace text NOT NULL,
+    name text NOT NULL,
+    signature bytea NOT NULL,
+    labels text,
+    arrival bigint NOT NULL,
+    since_ms bigint NOT NULL,
+    life text,
+    gang text,
+    added_by integer,
+    added_batch bigint,
+    recorded_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (removed_by, removed_batch, pod_uid, shard)
+);
+CREATE INDEX past_pending_pod ON past_pending (namespace, name);
+CREATE TABLE past_labels (
+    shard integer NOT NULL,
+    seq bigint NOT NULL,
+    until_by integer NOT NULL,
+    until_batch bigint NOT NULL,
+    labels text,
+    recorded_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (shard, seq, until_by, until_batch)
+);
+CREATE TABLE past_groups (
+    shard integer NOT NULL,
+    signature bytea NOT NULL,
+    emptied_by integer NOT NULL,
+    emptied_batch bigint NOT NULL,
+    last_number bigint NOT NULL,
+    recorded_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (shard, signature, emptied_by, emptied_batch)
+);
+CREATE TABLE past_config (
+    kind text NOT NULL,
+    namespace text NOT NULL,
+    name text NOT NULL,
+    object json,
+    resource_version bigint,
+    at_ms bigint NOT NULL,
+    sent_by text,
+    set_by integer,
+    set_batch bigint,
+    until_by integer NOT NULL,
+    until_batch bigint NOT NULL,
+    recorded_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (kind, namespace, name, until_by, until_batch)
+);
+CREATE TABLE past_reach (
+    id smallint PRIMARY KEY CONSTRAINT past_reach_one CHECK (id = 1),
+    position bigint NOT NULL
+);
+INSERT INTO past_reach SELECT 1, coalesce(max(position), 0) FROM journal;
+"""
+_ABOUT = {
+    "placements.opened_by": "the shard whose journal has the batch that opened it; null: it is older",
+    "placements.opened_batch": "that batch",
+    "placements.closed_by": "the shard whose journal has the batch that closed it",
+    "placements.closed_batch": "that batch",
+    "pending.added_by": "the shard whose journal has the batch that added it; null: it is older",
+    "pending.added_batch": "that batch",
+    "node_specs.set_by": "the shard whose journal has the batch that set it; null: it is older",
+    "node_specs.set_batch": "that batch",
+    "config_objects.set_by": "the shard whose journal has the batch that set it; null: it is older",
+    "config_objects.set_batch": "that batch",
+    "profiles.set_by": "the shard whose journal has the batch that set it; null: it is older",
+    "profiles.set_batch": "that batch",
+    "group_attempts.noted_by": "the shard whose journal has the batch that noted it; null: it is older",
+    "group_attempts.noted_batch": "that batch",
+    "past_pending": "pods that waited, until the batch that removed them",
+    "past_labels": "labels that an open placement had, until the batch that changed them",
+    "past_groups": "when the last pod of a waiting group went, and the last of its attempts by then",
+    "past_config": "configuration objects as they were, until the batch that changed or removed them",
+    "past_reach": "the last row of the journal of which the past is not known; one row",
+}
+
+_SETTINGS = ("batches", "seqs")
+
+
+def _began(by: str, batch: str) -> str:
+    return f"({batch} IS NULL OR {batch} <= (SELECT past.batches())[{by} + 1])"
+
+
+_ENDED = """(SELECT (at - 1)::integer AS shard, batch
+    FROM unnest((SELECT past.batches())) WITH ORDINALITY AS u (batch, at)) AS cut"""
+
+_LABELS = """coalesce((
+    SELECT coalesce(l.labels, '{}') FROM public.past_labels l WHERE (l.shard, l.seq) = (p.shard, p.seq)
+        AND l.until_batch > (SELECT past.batches())[l.until_by + 1] ORDER BY l.recorded_at LIMIT 1
+), p.labels) AS labels"""
+
+
+def _placement(released: str) -> str:
+    at_ms = "p.released_at_ms" if released else "NULL::bigint"
+    at = "p.released_recorded_at" if released else "NULL::timestamptz"
+    return f"""SELECT p.shard, p.seq, p.pod_uid, p.namespace, p.name, NULL::bigint AS resource_version,
+    p.signature, {_LABELS}, p.node, p.adopted, p.bound_at_ms, {at_ms} AS released_at_ms, p.recorded_at,
+    {at} AS released_recorded_at, p.life, p.counted, p.orphaned, p.home, p.gang"""
+
+
+def _waiting(table: str) -> str:
+    return f"""SELECT w.pod_uid, w.namespace, w.name, NULL::bigint AS resource_version, w.signature, w.labels,
+    w.shard, w.arrival, w.since_ms, NULL::text AS sent_by, true AS tried, w.life, w.gang FROM {table} w"""
+
+
+_OBJECT = "kind, namespace, name, object, resource_version, at_ms, sent_by"
+_OPENED = _began("p.opened_by", "p.opened_batch")
+
+# As the invariant requested-is-the-sum says it.
+_HELD = """
+    SELECT c.node, a.key AS resource, sum(c.pods * a.value::bigint) AS held FROM (
+        SELECT p.node, p.signature, count(*) AS pods FROM past.placements p
+        WHERE p.released_at_ms IS NULL AND p.counted GROUP BY p.node, p.signature
+    ) AS c JOIN public.templates t USING (signature)
+    CROSS JOIN LATERAL jsonb_each_text((t.spec->'requests')::jsonb || '{"pods": 1}') AS a
+    GROUP BY c.node, a.key
+    UNION ALL
+    SELECT p.node, 'nvidia.com/gpu#' || i.device, sum(CASE
+        WHEN coalesce((t.spec->'requests'->>'nvidia.com/gpu')::bigint, 0) > 0 THEN 1000
+        ELSE (t.spec->'requests'->>'berth.dev/gpu-milli')::bigint
+    END)
+    FROM past.placements p JOIN public.templates t USING (signature)
+    CROSS JOIN LATERAL jsonb_array_elements_text(p.life::jsonb->'devices') AS i (device)
+    WHERE p.released_at_ms IS NULL AND p.counted AND p.life IS NOT NULL GROUP BY p.node, i.device
+"""
+
+_VIEWS = {
+    "placements": f"""
+{_placement("")} FROM public.placements p WHERE p.released_at_ms IS NULL AND {_OPENED}
+UNION ALL
+{_placement("")} FROM {_ENDED} JOIN public.placements p
+    ON p.closed_by = cut.shard AND p.closed_batch > cut.batch WHERE {_OPENED}
+UNION ALL
+{_placement("released")} FROM public.placements p WHERE p.released_at_ms IS NOT NULL
+    AND (p.closed_batch IS NULL OR p.closed_batch <= (SELECT past.batches())[p.closed_by + 1])""",
+    "pending": f"""
+{_waiting("public.pending")} WHERE {_began("w.added_by", "w.added_batch")}
+UNION ALL
+{_waiting(f"{_ENDED} CROSS JOIN public.past_pending")}
+    WHERE w.removed_by = cut.shard AND w.removed_batch > cut.batch
+        AND {_began("w.added_by", "w.added_batch")}""",
+    "node_specs": f"""
+SELECT node_id, version, spec, deleted, at_ms, recorded_at, sent_by FROM public.node_specs
+    WHERE {_began("set_by", "set_batch")}""",
+    "nodes": f"""
+SELECT n.id, n.name, 0::bigint AS version, s.version AS spec_version, n.spec_count, s.deleted, n.allocatable,
+    coalesce(r.requested, '{{}}') AS requested
+FROM public.nodes n
+CROSS JOIN LATERAL (
+    SELECT h.version, h.deleted FROM public.node_specs h
+    WHERE h.node_id = n.id AND {_began("h.set_by", "h.set_batch")} ORDER BY h.version DESC LIMIT 1
+) AS s
+LEFT JOIN (
+    SELECT e.node, array_agg(e.amount ORDER BY e.id) AS requested FROM (
+        SELECT h.node, d.id, coalesce(sum(h.held) FILTER (WHERE h.resource = d.name), 0)::bigint AS amount
+        FROM ({_HELD}) AS h CROSS JOIN public.resources d GROUP BY h.node, d.id
+    ) AS e GROUP BY e.node
+) AS r ON r.node = n.name""",
+    "config_objects": f"""
+SELECT {_OBJECT} FROM public.config_objects WHERE {_began("set_by", "set_batch")}
+UNION ALL
+SELECT {_OBJECT} FROM public.past_config
+    WHERE until_batch > (SELECT past.batches())[until_by + 1] AND {_began("set_by", "set_batch")}""",
+    "profiles": f"""
+SELECT name, revision, spec, resource_version, at_ms, recorded_at, sent_by FROM public.profiles
+    WHERE {_began("set_by", "set_batch")}""",
+    "decisions": """
+SELECT d.* FROM public.decisions d WHERE d.seq < (SELECT past.seqs())[d.shard + 1]""",
+    "group_attempts": f"""
+SELECT * FROM public.group_attempts WHERE {_began("noted_by", "noted_batch")}""",
+    "pending_groups": f"""
+SELECT g.shard, g.signature, g.reasons, g.unresolvable, g.cycle_seq, g.at_ms FROM (
+    SELECT DISTINCT ON (a.shard, a.signature) a.* FROM (
+        SELECT b.*, lead(b.number) OVER (PARTITION BY b.shard, b.signature ORDER BY b.number) AS next
+        FROM public.group_attempts b
+    ) AS a WHERE {_began("a.noted_by", "a.noted_batch")} ORDER BY a.shard, a.signature, a.number DESC
+) AS g WHERE coalesce(g.next, g.number + 1) = g.number + 1 AND NOT EXISTS (
+    SELECT FROM public.past_groups e
+    WHERE (e.shard, e.signature) = (g.shard, g.signature) AND e.last_number >= g.number
+        AND e.emptied_batch <= (SELECT past.batches())[e.emptied_by + 1]
+)""",
+}
+
+
+def upgrade() -> None:
+    """Add what says from when to when a fact held, and the views."""
+    for statement in filter(str.strip, _TABLES.split(";\n")):
+        op.execute(statement)
+    for thing, says in _ABOUT.items():
+        op.execute(f"COMMENT ON {'COLUMN' if '.' in thing else 'TABLE'} {thing} IS '{says}'")
+    op.execute("CREATE SCHEMA past")
+    for name in _SETTINGS:
+        body = f"SELECT current_setting('berth.{name}')::bigint[]"
+        op.execute(f"CREATE FUNCTION past.{name}() RETURNS bigint[] LANGUAGE sql STABLE AS $$ {body} $$")
+    for name, query in _VIEWS.items():
+        op.execute(f"CREATE VIEW past.{name} AS {query}")
+        op.execute(
+            f"COMMENT ON VIEW past.{name} IS 'the table {name} as of the moment that the session names'"
+        )

@@ -1,0 +1,266 @@
+"""Finds moments of the past, and what differs between two (``migrations/versions/0050_past.py``)."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from domain.model.nodes import NodeSpec
+from services.adapters.postgres import schema as t
+from services.adapters.postgres.engine import Engine, Pool
+from services.adapters.postgres.selects import within
+from services.ports.past import (
+    CHANGES_MAX,
+    BatchId,
+    Changes,
+    Moment,
+    NodeChange,
+    OutOfReach,
+    PodChange,
+    Totals,
+)
+
+# A journal of which no row was pruned begins at 1; of any other, what came before its first row is not known.
+_REACH = """
+SELECT greatest((SELECT position FROM past_reach), coalesce(max(f.position) - 1, 0)) AS position
+FROM shards s CROSS JOIN LATERAL (
+    SELECT batch, position FROM journal j WHERE j.shard = s.shard ORDER BY batch LIMIT 1
+) AS f WHERE f.batch > 1
+"""
+_REACHED = "SELECT log_time_ms FROM journal WHERE position > :position ORDER BY position LIMIT 1"
+_AT_TIME = """
+SELECT coalesce(min(f.position) - 1, (SELECT max(position) FROM journal), 0) AS position
+FROM shards s CROSS JOIN LATERAL (
+    SELECT position FROM journal j WHERE j.shard = s.shard AND j.log_time_ms > :at_ms
+    ORDER BY j.log_time_ms, j.position LIMIT 1
+) AS f
+"""
+_AT_BATCH = "SELECT position FROM journal WHERE shard = :shard AND batch = :batch"
+_JOURNAL = "SELECT min(batch) AS first, max(batch) AS last FROM journal WHERE shard = :shard"
+_CUT = """
+SELECT coalesce(next.batch - 1, (SELECT max(batch) FROM journal j WHERE j.shard = s.shard), 0) AS batch,
+    last.log_time_ms
+FROM shards s LEFT JOIN LATERAL (
+    SELECT batch FROM journal j WHERE j.shard = s.shard AND j.position > :position ORDER BY j.position LIMIT 1
+) AS next ON true LEFT JOIN LATERAL (
+    SELECT log_time_ms FROM journal j WHERE j.shard = s.shard AND j.position <= :position
+    ORDER BY j.position DESC LIMIT 1
+) AS last ON true
+ORDER BY s.shard
+"""
+# The rows before a moment say up to where the shards of their workers had counted; of a shard whose worker
+# was quiet for long, the first row behind it does.
+_LOOKED_BACK = 1_000
+_SEQS = f"""
+SELECT DISTINCT ON (s.key) s.key::int AS shard, (s.value->>1)::bigint AS seq
+FROM journal j CROSS JOIN LATERAL json_each(j.seqs) AS s
+WHERE j.position <= :position AND j.position > :position - {_LOOKED_BACK} ORDER BY s.key, j.position DESC
+"""
+_SEQS_BEHIND = """
+SELECT DISTINCT ON (s.key) s.key::int AS shard, (s.value->>0)::bigint AS seq
+FROM journal j CROSS JOIN LATERAL json_each(j.seqs) AS s
+WHERE j.position > :position ORDER BY s.key, j.position
+"""
+_SEQS_NOW = "SELECT shard, seq_next AS seq FROM shards"
+
+_CUTS = """
+cuts AS MATERIALIZED (
+    SELECT (at - 1)::int AS shard, b1, b2, q1, q2
+    FROM unnest(CAST(:b1 AS bigint[]), CAST(:b2 AS bigint[]), CAST(:q1 AS bigint[]), CAST(:q2 AS bigint[]))
+        WITH ORDINALITY AS u (b1, b2, q1, q2, at)
+)"""
+
+
+def _began(by: str, batch: str, at: str) -> str:
+    return f"({batch} IS NULL OR {batch} <= (CAST(:{at} AS bigint[]))[{by} + 1])"
+
+
+def _lasts(by: str, batch: str, at: str) -> str:
+    return f"({batch} IS NULL OR {batch} > (CAST(:{at} AS bigint[]))[{by} + 1])"
+
+
+def _held(table: str, begin: str, end: str, at: str) -> str:
+    """Say that a fact of a row held at a moment; ``begin`` and ``end`` are how its columns begin."""
+    began = _began(f"{table}.{begin}_by", f"{table}.{begin}_batch", at)
+    return f"({began} AND {_lasts(f'{table}.{end}_by', f'{table}.{end}_batch', at)})"
+
+
+_PLACED = "p.shard, p.seq, p.pod_uid, p.namespace, p.name, p.node"
+_OF_PLACED = f"{_PLACED}, p.opened_by, p.opened_batch, p.closed_by, p.closed_batch"
+_WAITED = "w.pod_uid, w.namespace, w.name, w.added_by, w.added_batch"
+_PODS = f"""
+WITH {_CUTS}, touched AS (
+    SELECT {_OF_PLACED} FROM cuts JOIN public.placements p
+        ON p.shard = cuts.shard AND p.seq >= cuts.q1 AND p.seq < cuts.q2
+    UNION SELECT {_OF_PLACED} FROM cuts JOIN public.placements p
+        ON p.closed_by = cuts.shard AND p.closed_batch > cuts.b1 AND p.closed_batch <= cuts.b2
+), waits AS (
+    SELECT {_WAITED}, NULL::int AS removed_by, NULL::bigint AS removed_batch FROM public.pending w
+    UNION ALL SELECT {_WAITED}, w.removed_by, w.removed_batch FROM cuts JOIN public.past_pending w
+        ON w.removed_by = cuts.shard AND w.removed_batch > cuts.b1
+), evicted AS (
+    SELECT DISTINCT d.pod_uid FROM cuts JOIN public.decisions d
+        ON d.outcome = 'evicted' AND d.shard = cuts.shard AND d.seq >= cuts.q1 AND d.seq < cuts.q2
+), states AS (
+    SELECT p.pod_uid, p.namespace, p.name, p.node, {_held("p", "opened", "closed", "b1")} AS before,
+        {_held("p", "opened", "closed", "b2")} AS after FROM touched p
+    UNION ALL
+    SELECT w.pod_uid, w.namespace, w.name, NULL, {_held("w", "added", "removed", "b1")},
+        {_held("w", "added", "removed", "b2")} FROM waits w
+), pods AS (
+    SELECT pod_uid, namespace, name, max(node) FILTER (WHERE before) AS node_before,
+        max(node) FILTER (WHERE after) AS node_after,
+        coalesce(bool_or(before) FILTER (WHERE node IS NULL), false) AS waited_before,
+        coalesce(bool_or(after) FILTER (WHERE node IS NULL), false) AS waits_after
+    FROM states WHERE (before OR after) AND (CAST(:seen AS text[]) IS NULL OR namespace = ANY(:seen))
+    GROUP BY pod_uid, namespace, name
+)
+SELECT *, pod_uid IN (SELECT pod_uid FROM evicted) AS evicted FROM pods
+WHERE node_before IS DISTINCT FROM node_after OR waited_before <> waits_after
+ORDER BY pod_uid LIMIT {CHANGES_MAX + 1}
+"""
+
+
+def _spec_at(at: str) -> str:
+    return f"""LEFT JOIN LATERAL (
+    SELECT h.version, CASE WHEN NOT h.deleted THEN h.spec END AS spec FROM public.node_specs h
+    WHERE h.node_id = n.id AND {_began("h.set_by", "h.set_batch", at)} ORDER BY h.version DESC LIMIT 1
+) AS {at} ON true"""
+
+
+_NODES = f"""
+SELECT n.name, b1.spec AS before, b2.spec AS after FROM public.nodes n {_spec_at("b1")} {_spec_at("b2")}
+WHERE n.id IN (
+    SELECT h.node_id FROM public.node_specs h
+    WHERE h.set_batch IS NOT NULL AND NOT {_began("h.set_by", "h.set_batch", "b1")}
+        AND {_began("h.set_by", "h.set_batch", "b2")}
+) AND b1.spec IS DISTINCT FROM b2.spec
+ORDER BY n.name LIMIT {CHANGES_MAX + 1}
+"""
+
+
+class PostgresPast:
+    """The ``Past`` port on Postgres."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def _ask(self, text: str, **values: Any) -> Sequence[sa.Row[Any]]:
+        statement = sa.text(text).bindparams(**values)
+        return await self._engine.rows(statement, Pool.PAST)
+
+    async def moment(self, at: int | BatchId) -> Moment:
+        """See ``Past.moment``."""
+        position = await self._position(at)
+        reach = (await self._ask(_REACH))[0].position
+        if position < reach:
+            first = next(iter(await self._ask(_REACHED, position=reach)), None)
+            since = "" if first is None else f"; it reaches back to {_instant(first.log_time_ms)}"
+            raise OutOfReach(f"the past is not known as far back as {_named(at)}{since}")
+        rows = await self._ask(_CUT, position=position)
+        times = [row.log_time_ms for row in rows if row.log_time_ms is not None]
+        seqs = await self._seqs(position)
+        return Moment(position, max(times, default=0), [row.batch for row in rows], seqs)
+
+    async def _position(self, at: int | BatchId) -> int:
+        if isinstance(at, int):
+            return int((await self._ask(_AT_TIME, at_ms=at))[0].position)
+        found = next(iter(await self._ask(_AT_BATCH, shard=at.shard, batch=at.batch)), None)
+        if found is not None:
+            return int(found.position)
+        kept = (await self._ask(_JOURNAL, shard=at.shard))[0]
+        has = "no batch is kept" if kept.first is None else f"it has {kept.first} to {kept.last}"
+        raise OutOfReach(f"the journal of shard {at.shard} has no batch {at.batch}: {has}")
+
+    async def _seqs(self, position: int) -> list[int]:
+        seqs: dict[int, int] = {row.shard: row.seq for row in await self._ask(_SEQS, position=position)}
+        now = {row.shard: row.seq for row in await self._ask(_SEQS_NOW)}
+        if quiet := [shard for shard in now if shard not in seqs and now[shard] > 1]:
+            behind = {row.shard: row.seq for row in await self._ask(_SEQS_BEHIND, position=position)}
+            seqs |= {shard: behind.get(shard, now[shard]) for shard in quiet}
+        return [seqs.get(shard, 1) for shard in sorted(now)]
+
+    async def changes(self, before: Moment, after: Moment, seen: Sequence[str] | None) -> Changes:
+        """See ``Past.changes``."""
+        batches = {"b1": list(before.batches), "b2": list(after.batches)}
+        cuts = {**batches, "q1": list(before.seqs), "q2": list(after.seqs)}
+        namespaces = None if seen is None else sorted(seen)
+        pods = [
+            PodChange(**row._mapping)
+            for row in await self._engine.rows(_pods.bindparams(**cuts, seen=namespaces), Pool.PAST)
+        ]
+        nodes = [
+            NodeChange(row.name, _spec(row.before), _spec(row.after))
+            for row in await self._engine.rows(_nodes.bindparams(**batches), Pool.PAST)
+        ]
+        more = max(len(pods), len(nodes)) > CHANGES_MAX
+        return Changes(pods[:CHANGES_MAX], nodes[:CHANGES_MAX], more)
+
+
+_NUMBERS = sa.ARRAY(sa.BigInteger)
+_pods = sa.text(_PODS).bindparams(
+    *(sa.bindparam(name, type_=_NUMBERS) for name in ("b1", "b2", "q1", "q2")),
+    sa.bindparam("seen", type_=sa.ARRAY(sa.Text)),
+)
+_nodes = sa.text(_NODES).bindparams(*(sa.bindparam(name, type_=_NUMBERS) for name in ("b1", "b2")))
+
+
+def _spec(value: Any) -> NodeSpec | None:
+    found = msgspec.json.decode(value) if isinstance(value, str | bytes) else value
+    return None if found is None else msgspec.convert(found, NodeSpec)
+
+
+def _instant(at_ms: int) -> str:
+    return datetime.datetime.fromtimestamp(at_ms / 1000, datetime.UTC).isoformat()
+
+
+def _named(at: int | BatchId) -> str:
+    return _instant(at) if isinstance(at, int) else f"batch {at.batch} of shard {at.shard}"
+
+
+async def totals(engine: Engine, seen: Sequence[str] | None) -> Totals:
+    """Return the sums over the cluster, of now or as of the engine's moment."""
+    n, s, p, w = t.nodes.c, t.node_specs.c, t.placements.c, t.pending.c
+    live = t.nodes.join(t.node_specs, sa.and_(s.node_id == n.id, s.version == n.spec_version))
+    offers = (
+        sa.func.jsonb_each_text(s.spec["allocatable"]).table_valued("key", "value").render_derived("offered")
+    )
+    offered = (
+        sa.select(offers.c.key, sa.func.sum(sa.cast(offers.c.value, sa.BigInteger)).label("amount"))
+        .select_from(live.join(offers, sa.true()))
+        .where(~n.deleted)
+        .group_by(offers.c.key)
+    )
+    taken = sa.func.unnest(n.requested).table_valued("amount", with_ordinality="at").render_derived("taken")
+    requested = (
+        sa.select(t.resources.c.name, sa.func.sum(taken.c.amount).label("amount"))
+        .select_from(t.nodes.join(taken, sa.true()).join(t.resources, t.resources.c.id == taken.c.at))
+        .where(~n.deleted)
+        .group_by(t.resources.c.name)
+    )
+    groups = sa.select(w.shard, w.signature).where(*within(w.namespace, seen)).distinct().subquery()
+    bound = sa.select(sa.func.count()).where(p.released_at_ms.is_(None), *within(p.namespace, seen))
+    waiting = sa.select(sa.func.count()).select_from(t.pending).where(*within(w.namespace, seen))
+    counts = sa.select(
+        sa.select(sa.func.count()).select_from(t.nodes).where(~n.deleted).scalar_subquery().label("nodes"),
+        bound.scalar_subquery().label("bound"),
+        waiting.scalar_subquery().label("pending"),
+        sa.select(sa.func.count()).select_from(groups).scalar_subquery().label("groups"),
+    )
+    counted = (await engine.rows(counts, Pool.LISTS))[0]
+    sums = {
+        part: {row[0]: int(row.amount) for row in await engine.rows(query, Pool.LISTS)}
+        for part, query in (("allocatable", offered), ("requested", requested))
+    }
+    return Totals(
+        nodes_count=counted.nodes,
+        allocatable=sums["allocatable"],
+        requested={name: amount for name, amount in sums["requested"].items() if amount},
+        bound_count=counted.bound,
+        pending_count=counted.pending,
+        groups_count=counted.groups,
+    )
