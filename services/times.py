@@ -7,10 +7,15 @@ import re
 
 from domain.model.errors import FieldError
 from domain.model.validation import shown
+from services.ports.past import BatchId
 
 TIMES = "1h (ago), 03:17, 2026-01-31, '2026-01-31 08:00', 2026-01-31T08:00:00Z or now"
 """What is allowed, by examples."""
 
+MOMENTS = f"{TIMES}, or a batch: 0:1234 is right after batch 1234 of shard 0"
+"""What is allowed where a moment of the past is asked for."""
+
+_BATCH = re.compile(r"(?:batch:)?(\d{1,6}):(\d{1,18})", re.ASCII)
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 _AGO = re.compile(r"(?:\d{1,9}(?:\.\d{1,6})?[wdhms])+", re.ASCII)
 _OF_THE_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?Z?", re.ASCII)
@@ -41,6 +46,28 @@ def moment_ms(path: str, text: str, now: datetime.datetime | None = None) -> int
         return int(found.timestamp() * 1000)
     except (ValueError, OverflowError):
         raise FieldError(path, f"{shown(text)} is not a time; allowed are {TIMES}") from None
+
+
+def as_of(path: str, text: str, now: datetime.datetime | None = None) -> int | BatchId:
+    """Return a moment of the past: a time, as milliseconds since the epoch, or a batch.
+
+    A batch is ``SHARD:NUMBER``. What is a time of day with two digits each, as ``10:17``, is one;
+    ``batch:10:17`` is the batch.
+
+    Raises
+    ------
+    FieldError
+        It is neither; the message shows what is allowed.
+    """
+    text = text.strip()
+    found = _BATCH.fullmatch(text)
+    is_time = len(text) == 5 and (_OF_THE_DAY.fullmatch(text) is not None) and text < "24:"
+    if found and not is_time:
+        return BatchId(int(found[1]), int(found[2]))
+    try:
+        return moment_ms(path, text, now)
+    except FieldError:
+        raise FieldError(path, f"{shown(text)} is no moment; allowed are {MOMENTS}") from None
 
 
 def _moment(text: str, now: datetime.datetime) -> datetime.datetime:

@@ -149,7 +149,9 @@ class Node(Struct, kw_only=True):
     """A node and how full it is."""
 
     name: Annotated[str, about("Name of the node")]
-    version: Annotated[int, about("Counts the commits that changed the node")]
+    version: Annotated[
+        int | None, about("Counts the commits that changed the node; null: of the past it is not kept")
+    ]
     deleted: Annotated[bool, about("Whether the node is gone")]
     ready: Annotated[bool | None, about("What its Ready condition says; null where it says nothing")]
     unschedulable: Annotated[bool, about("Whether the node takes no new pods (cordoned)")]

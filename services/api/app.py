@@ -29,6 +29,7 @@ from services.api.ingest import ingest_routes
 from services.api.key_routes import key_routes
 from services.api.nominations import nomination_routes
 from services.api.origin import OriginCheck, check_media_type
+from services.api.past import past_routes
 from services.api.profiles import profile_routes
 from services.api.replicas import replicas_routes
 from services.api.resending import resend_routes
@@ -74,6 +75,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     app.include_router(ingest_routes(deps), tags=["events"], dependencies=[allow("write")], responses=_ERRORS)
     app.include_router(resend_routes(deps), tags=["events"], dependencies=[allow("write")], responses=_ERRORS)
     app.include_router(object_routes(deps), tags=["state"], dependencies=[allow("read")], responses=_ERRORS)
+    app.include_router(past_routes(deps), tags=["state"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(
         decision_routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS
     )

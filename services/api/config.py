@@ -16,7 +16,7 @@ from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import json_answer
 from services.api.formats import cursor, instant, parse_object
-from services.api.routes import NAME_MAX, Cursor, Limit, Namespace, found_answer, seen_store
+from services.api.routes import NAME_MAX, AsOf, Cursor, Limit, Namespace, as_of_store, found_answer
 from services.ports.ledger import ConfigRow
 from services.ports.store import ConfigFilter, Store
 
@@ -60,17 +60,18 @@ def config_routes(deps: Deps) -> APIRouter:
         cursor: Cursor = None,
         kind: Annotated[str | None, Query(description="Only this kind", max_length=NAME_MAX)] = None,
         namespace: Namespace = None,
+        at: AsOf = None,
     ) -> Response:
         if kind is not None:
             check_choice(kind, tuple(CONTENTS), "kind")
         which = ConfigFilter(kind, namespace)
-        store = seen_store(deps, request, namespace)
+        store = await as_of_store(deps, request, at, namespace)
         return json_answer(await list_config(store, which, limit=limit, at=cursor))
 
-    async def show(request: Request, kind: str, namespace: str, name: str) -> Response:
+    async def show(request: Request, kind: str, namespace: str, name: str, at: str | None) -> Response:
         check_choice(kind, tuple(CONTENTS), "kind")
         which = ConfigFilter(kind, namespace, name)
-        rows = await seen_store(deps, request).config(which, 1, None)
+        rows = await (await as_of_store(deps, request, at)).config(which, 1, None)
         where = f"{namespace}/{name}" if namespace else name
         return found_answer(_object(rows[0]) if rows else None, f"{kind}/{where}")
 
@@ -79,8 +80,8 @@ def config_routes(deps: Deps) -> APIRouter:
         responses=answering(ConfigObject),
         summary="Show a configuration object of a kind that has no namespaces",
     )
-    async def of_cluster(request: Request, kind: KindNamed, name: ObjectName) -> Response:
-        return await show(request, kind, "", name)
+    async def of_cluster(request: Request, kind: KindNamed, name: ObjectName, at: AsOf = None) -> Response:
+        return await show(request, kind, "", name, at)
 
     @router.get(
         "/v1/config/{kind}/{namespace}/{name}",
@@ -88,8 +89,12 @@ def config_routes(deps: Deps) -> APIRouter:
         summary="Show a configuration object of a namespace",
     )
     async def of_namespace(
-        request: Request, kind: KindNamed, namespace: ObjectNamespace, name: ObjectName
+        request: Request,
+        kind: KindNamed,
+        namespace: ObjectNamespace,
+        name: ObjectName,
+        at: AsOf = None,
     ) -> Response:
-        return await show(request, kind, namespace, name)
+        return await show(request, kind, namespace, name, at)
 
     return router

@@ -23,6 +23,7 @@ STATUS = {
     "not-json": 422,
     "not-http": 400,
     "not-found": 404,
+    "out-of-reach": 410,
     "method-not-allowed": 405,
     "unauthorized": 401,
     "forbidden": 403,

@@ -15,7 +15,7 @@ from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import json_answer
 from services.api.formats import cursor, instant, parse_gang, quantities
-from services.api.routes import NAME_MAX, Cursor, Limit, Namespace, found_answer, seen_store
+from services.api.routes import NAME_MAX, AsOf, Cursor, Limit, Namespace, as_of_store, found_answer
 from services.api.views import PODS_SHOWN_MAX, list_pods
 from services.phrases import nothing_says, reasons_in_words, too_few_exist
 from services.ports.store import GangState, PodFilter, Store
@@ -146,16 +146,20 @@ def gang_routes(deps: Deps) -> APIRouter:
 
     @router.get("/v1/gangs", responses=answering(GangPage), summary="List gangs, and what they wait for")
     async def gangs(
-        request: Request, limit: Limit = 100, cursor: Cursor = None, namespace: Namespace = None
+        request: Request,
+        limit: Limit = 100,
+        cursor: Cursor = None,
+        namespace: Namespace = None,
+        at: AsOf = None,
     ) -> Response:
-        store = seen_store(deps, request, namespace)
+        store = await as_of_store(deps, request, at, namespace)
         return json_answer(await list_gangs(store, namespace, limit=limit, at=cursor))
 
     @router.get(
         "/v1/gangs/{namespace}/{name}", responses=answering(GangDetail), summary="Show a gang and its pods"
     )
-    async def gang(request: Request, namespace: GangNamespace, name: GangName) -> Response:
-        found = await show_gang(seen_store(deps, request), namespace, name)
+    async def gang(request: Request, namespace: GangNamespace, name: GangName, at: AsOf = None) -> Response:
+        found = await show_gang(await as_of_store(deps, request, at), namespace, name)
         return found_answer(found, f"gang {namespace}/{name}")
 
     return router

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from msgspec.structs import asdict
 
 from domain.manifests.profile import profile_to_spec
@@ -14,7 +14,7 @@ from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
 from services.api.formats import cursor, instant, parse_name
-from services.api.routes import NAME_MAX, Cursor, Limit
+from services.api.routes import NAME_MAX, AsOf, Cursor, Limit, as_of_store
 from services.ports.ledger import ProfileRow
 from services.ports.store import Store
 
@@ -99,8 +99,11 @@ def profile_routes(deps: Deps) -> APIRouter:
     router = APIRouter()
 
     @router.get("/v1/profiles", responses=answering(ProfilePage), summary="List the profiles in force")
-    async def profiles(limit: Limit = 100, cursor: Cursor = None) -> Response:
-        return json_answer(await list_profiles(deps.store, limit=limit, at=cursor))
+    async def profiles(
+        request: Request, limit: Limit = 100, cursor: Cursor = None, at: AsOf = None
+    ) -> Response:
+        store = await as_of_store(deps, request, at)
+        return json_answer(await list_profiles(store, limit=limit, at=cursor))
 
     @router.get(
         "/v1/profiles/{name}",

@@ -16,8 +16,9 @@ from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
 from services.api.formats import parse_row_id, parse_signature
+from services.ports.past import BatchId
 from services.ports.store import DecisionFilter, PodFilter, Store
-from services.times import moment_ms
+from services.times import as_of, moment_ms
 
 NAME_MAX = 253
 TIME_MAX = 64
@@ -54,6 +55,14 @@ At = Annotated[
         max_length=TIME_MAX,
     ),
 ]
+AsOf = Annotated[
+    str | None,
+    Query(
+        description="As it was then (log time): 1h is an hour ago; 03:17, a day, RFC 3339; 0:1234 is right "
+        "after batch 1234 of shard 0. Pages of one list need one moment: give a time, not an age",
+        max_length=TIME_MAX,
+    ),
+]
 Signature = Annotated[str | None, Query(description="Only this equivalence group, hex", max_length=32)]
 ShardNumber = Annotated[int | None, Query(ge=0, le=1 << 20, description="Only this shard")]
 
@@ -74,6 +83,12 @@ def seen_store(deps: Deps, request: Request, namespace: str | None = None) -> St
         sees = ", ".join(sorted(namespaces)) or "none"
         raise ApiError("forbidden", f"this key does not see the namespace {shown(namespace)}; it sees {sees}")
     return deps.store.seen_by(namespaces)
+
+
+async def as_of_store(deps: Deps, request: Request, at: str | None, namespace: str | None = None) -> Store:
+    """Return the store as the caller sees it, of now or as it was at a moment."""
+    store = seen_store(deps, request, namespace)
+    return store if at is None else store.as_of(await store.past.moment(as_of("at", at)))
 
 
 def _split_gang(gang: str | None, namespace: str | None) -> tuple[str | None, str | None]:
@@ -97,16 +112,18 @@ def object_routes(deps: Deps) -> APIRouter:
         name: Annotated[
             str | None, Query(description="Only names that contain this", max_length=NAME_MAX)
         ] = None,
+        at: AsOf = None,
     ) -> Response:
-        store = seen_store(deps, request)
+        store = await as_of_store(deps, request, at)
         return json_answer(await views.list_nodes(store, limit=limit, at=cursor, name=name))
 
     @router.get(
         "/v1/nodes/{name}", responses=answering(answers.NodeDetail), summary="Show a node and its pods"
     )
-    async def node(request: Request, name: NodeNamed) -> Response:
+    async def node(request: Request, name: NodeNamed, at: AsOf = None) -> Response:
         sees_all = caller_of(request).namespaces is None
-        found = await views.show_node(seen_store(deps, request), name, sees_all=sees_all)
+        store = await as_of_store(deps, request, at)
+        found = await views.show_node(store, name, sees_all=sees_all)
         return found_answer(found, f"node {name}")
 
     @router.get("/v1/pods", responses=answering(answers.PodPage), summary="List live pods")
@@ -122,10 +139,11 @@ def object_routes(deps: Deps) -> APIRouter:
         ] = None,
         gang: GangGiven = None,
         quality: QualityGiven = None,
+        at: AsOf = None,
     ) -> Response:
         namespace, name = _split_gang(gang, namespace)
         which = PodFilter(namespace, node, phase, name, quality and QOS_CLASS_OF[Quality(quality)])
-        store = seen_store(deps, request, namespace)
+        store = await as_of_store(deps, request, at, namespace)
         return json_answer(await views.list_pods(store, which, limit=limit, at=cursor))
 
     @router.get(
@@ -133,8 +151,8 @@ def object_routes(deps: Deps) -> APIRouter:
         responses=answering(answers.PodDetail),
         summary="Show a pod and its history",
     )
-    async def pod(request: Request, namespace: PodNamespace, name: PodName) -> Response:
-        found = await views.show_pod(seen_store(deps, request), namespace, name)
+    async def pod(request: Request, namespace: PodNamespace, name: PodName, at: AsOf = None) -> Response:
+        found = await views.show_pod(await as_of_store(deps, request, at), namespace, name)
         return found_answer(found, f"pod {namespace}/{name}")
 
     @router.get(
@@ -148,9 +166,10 @@ def object_routes(deps: Deps) -> APIRouter:
         name: PodName,
         at: At = None,
     ) -> Response:
-        at_ms = moment_ms("at", at) if at else None
         sees_all = caller_of(request).namespaces is None
         store = seen_store(deps, request)
+        moment = as_of("at", at) if at else None
+        at_ms = (await store.past.moment(moment)).log_time_ms if isinstance(moment, BatchId) else moment
         answer = await attempts.show_attempts(store, namespace, name, at_ms, sees_all=sees_all)
         return found_answer(answer, f"pod {namespace}/{name}")
 
@@ -239,9 +258,13 @@ def state_routes(deps: Deps) -> APIRouter:
 
     @router.get("/v1/pending", responses=answering(answers.PendingPage), summary="List what waits, and why")
     async def pending(
-        request: Request, limit: Limit = 100, cursor: Cursor = None, shard: ShardNumber = None
+        request: Request,
+        limit: Limit = 100,
+        cursor: Cursor = None,
+        shard: ShardNumber = None,
+        at: AsOf = None,
     ) -> Response:
-        store = seen_store(deps, request)
+        store = await as_of_store(deps, request, at)
         return json_answer(await views.list_pending(store, shard, limit=limit, at=cursor))
 
     @router.get("/v1/shards", responses=answering(answers.ShardPage), summary="List shards")

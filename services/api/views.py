@@ -90,7 +90,7 @@ def _node(state: NodeState, seen: Collection[str] | None) -> Node:
         free[GPU] = taken.count(0)
     return Node(
         name=node.name,
-        version=node.version,
+        version=node.version or None,
         deleted=node.deleted,
         ready=spec.ready,
         unschedulable=spec.unschedulable,
@@ -130,19 +130,29 @@ async def show_node(store: Store, name: str, *, sees_all: bool) -> NodeDetail | 
             rest.subtract({"pods": 1} | (pod.template.requests if pod.template else {}))
         rows = await store.pods(on_node, PODS_SHOWN_MAX, rows[-1].pod_uid) if rows.more else Rows()
     others = {resource: amount for resource, amount in rest.items() if amount > 0 and is_shown(resource)}
-    usage = await store.usage(name)
     shown = _node(state, store.seen)
-    return NodeDetail(
+    detail = NodeDetail(
         **asdict(shown),
-        actions=(await list_actions(store, name, limit=ACTIONS_SHOWN_MAX, at=None)).items,
-        usage=None if usage is None else _usage(usage),
+        actions=[],
+        usage=None,
         policy=await _policy_of(store, shown.labels),
-        heat=None if usage is None or usage.quality is None else _heat(usage.quality.heat),
-        moves=list(map(_move, await store.processes.moves(name, store.seen))),
+        heat=None,
+        moves=[],
         pods=list(map(_pod, pods)),
         pods_next=cursor(pods[-1].pod_uid) if pods.more else None,
         others=None if sees_all else quantities(others),
     )
+    return detail if store.moment is not None else await _with_present(store, detail)
+
+
+async def _with_present(store: Store, node: NodeDetail) -> NodeDetail:
+    """Add what is known of a node now alone: what was measured and done there, and what has to leave it."""
+    usage = await store.usage(node.name)
+    node.usage = None if usage is None else _usage(usage)
+    node.heat = None if usage is None or usage.quality is None else _heat(usage.quality.heat)
+    node.actions = (await list_actions(store, node.name, limit=ACTIONS_SHOWN_MAX, at=None)).items
+    node.moves = list(map(_move, await store.processes.moves(node.name, store.seen)))
+    return node
 
 
 async def list_actions(store: Store, node: str | None, *, limit: int, at: str | None) -> ActionPage:

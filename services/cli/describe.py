@@ -13,7 +13,7 @@ from domain.model.devices import DEVICE_ONE
 from domain.model.quantities import parse_quantity
 from services.cli import output
 from services.cli.get import Kind, config_kind_of, kind_of, split_pod
-from services.cli.options import CLIENT, with_settings
+from services.cli.options import CLIENT, moment_of, with_settings
 from services.cli.output import Column, Format, Json, Output, Table, cell, say, wrapped
 from services.cli.tables import (
     TABLES,
@@ -30,6 +30,7 @@ from services.cli.tables import (
 from services.cli.terminal import echo
 from services.config import Settings
 from services.phrases import devices_free_in_words, devices_in_words, plural
+from services.times import MOMENTS
 
 RESOURCES = (
     Column("RESOURCE", lambda item: item["name"]),
@@ -130,21 +131,27 @@ async def describe(
         str | None,
         typer.Option("-n", "--namespace", help="Namespace of pod, gang or replicas; without it, `default`."),
     ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="MOMENT", help=f"As it was then (node, pod, gang, policy): {MOMENTS}."),
+    ] = None,
     form: Output = Format.TABLE,
 ) -> None:
     """Show all that is known of a node, a pod, a gang, a policy or of replicas: what it has and asks."""
     from services.cli.source import fetch, open_source, target
 
-    kind = _described(kind_name)
+    kind, then = _described(kind_name), moment_of(at)
     match kind:
         case Described.POLICY:
-            where = target("/v1/config", CO_LOCATION_POLICY, name)
+            where = target("/v1/config", CO_LOCATION_POLICY, name, at=then)
         case Described.NODE:
-            where = target("/v1/nodes", name)
+            where = target("/v1/nodes", name, at=then)
+        case Described.REPLICAS if then is not None:
+            raise typer.BadParameter("what was said of replicas in the past is not kept; leave --at out")
         case Described.REPLICAS:
             where = target("/v1/replicas", *split_pod(name, namespace, "workload"))
         case Described.POD | Described.GANG:
-            where = target(f"/v1/{kind}s", *split_pod(name, namespace, kind))
+            where = target(f"/v1/{kind}s", *split_pod(name, namespace, kind), at=then)
     async with open_source(settings) as source:
         item = await fetch(source, where)
     if form in (Format.JSON, Format.YAML):
@@ -160,7 +167,7 @@ def _node(node: Json) -> None:
         ("Status", [node_status(node) + (f" ({', '.join(over)})" if over else "")]),
         (
             "Version",
-            [f"{node['version']}, last changed by its producer at {node['spec_changed_at']}"],
+            [f"{node['version'] or 'not kept'}, last changed by its producer at {node['spec_changed_at']}"],
         ),
         ("Sent by", [node["spec_sent_by"]]),
         ("Labels", [f"{key}={value}" for key, value in sorted(node["labels"].items())]),

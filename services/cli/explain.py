@@ -10,13 +10,13 @@ import typer
 
 from services.cli import output
 from services.cli.get import split_pod
-from services.cli.options import CLIENT, check_times, with_settings
+from services.cli.options import CLIENT, moment_of, with_settings
 from services.cli.output import Column, Format, Output
 from services.cli.tables import REASON
 from services.cli.terminal import echo
 from services.config import Settings
 from services.phrases import devices_in_words, parts_in_words, reasons_in_words, unknown_profile
-from services.times import TIMES
+from services.times import MOMENTS
 
 CANDIDATES = (
     Column("NODE", lambda item: item["node"]),
@@ -76,7 +76,7 @@ async def explain(
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", help=f"Why the pod was refused then: {TIMES}."),
+        typer.Option("--at", metavar="MOMENT", help=f"Why the pod was refused then: {MOMENTS}."),
     ] = None,
     form: Output = Format.TABLE,
 ) -> None:
@@ -85,7 +85,7 @@ async def explain(
 
     if at is not None and kind is not Explained.POD:
         raise typer.BadParameter("--at is for pods; a decision has its own time")
-    check_times(at=at)
+    at = moment_of(at)
     pod = split_pod(name, namespace) if kind is Explained.POD else ("", "")
     async with open_source(settings) as source:
         if kind is Explained.DECISION:

@@ -11,13 +11,13 @@ import typer
 
 from domain.model.config import OF_CLUSTER
 from services.cli.labels import labels_filter
-from services.cli.options import CLIENT, CommandError, check_times, with_settings
+from services.cli.options import CLIENT, CommandError, check_times, moment_of, with_settings
 from services.cli.output import Json
 from services.cli.shapes import Shape, Shaped, SortBy, print_document, print_list, shape_of, sorted_by
 from services.cli.tables import EMPTY, TABLES
 from services.cli.terminal import echo
 from services.config import Settings
-from services.times import TIMES
+from services.times import MOMENTS, TIMES
 
 if TYPE_CHECKING:
     from services.cli.source import Source
@@ -39,6 +39,7 @@ class Kind(enum.StrEnum):
     ACTIONS = "actions"
     REPLICAS = "replicas"
     DEADLETTERS = "deadletters"
+    TOTALS = "totals"
 
 
 CONFIG_NAMES: dict[str, tuple[str, ...]] = {
@@ -71,6 +72,7 @@ OTHER_NAMES: dict[Kind, tuple[str, ...]] = {
     Kind.ACTIONS: ("action",),
     Kind.REPLICAS: ("replica", "rep"),
     Kind.DEADLETTERS: ("deadletter", "dl"),
+    Kind.TOTALS: ("total",),
 }
 NAMES: dict[Kind, Callable[[Json], str]] = {
     Kind.NODES: lambda item: f"node/{item['name']}",
@@ -85,10 +87,10 @@ NAMES: dict[Kind, Callable[[Json], str]] = {
     Kind.REPLICAS: lambda item: f"replicas/{item['namespace']}/{item['name']}",
     Kind.DEADLETTERS: lambda item: f"deadletter/{item['id']}",
 }
-"""What `-o name` prints, and `berth get` takes again. Groups of pending pods and actions have no name."""
+"""What `-o name` prints, and `berth get` takes again. Pending groups, actions and totals have no name."""
 FILTERS: dict[Kind, frozenset[str]] = {
-    Kind.NODES: frozenset({"name", "selector"}),
-    Kind.PODS: frozenset({"namespace", "node", "phase", "selector", "gang", "quality"}),
+    Kind.NODES: frozenset({"name", "selector", "at"}),
+    Kind.PODS: frozenset({"namespace", "node", "phase", "selector", "gang", "quality", "at"}),
     Kind.DECISIONS: frozenset(
         {
             "namespace",
@@ -104,16 +106,17 @@ FILTERS: dict[Kind, frozenset[str]] = {
             "order",
         }
     ),
-    Kind.PENDING: frozenset({"shard"}),
+    Kind.PENDING: frozenset({"shard", "at"}),
     Kind.NOMINATIONS: frozenset(),
-    Kind.GANGS: frozenset({"namespace"}),
-    Kind.PROFILES: frozenset(),
-    Kind.CONFIG: frozenset({"namespace"}),
+    Kind.GANGS: frozenset({"namespace", "at"}),
+    Kind.PROFILES: frozenset({"at"}),
+    Kind.CONFIG: frozenset({"namespace", "at"}),
     Kind.SHARDS: frozenset({"shard", "history"}),
     Kind.WORKERS: frozenset({"since"}),
     Kind.ACTIONS: frozenset({"node"}),
     Kind.REPLICAS: frozenset({"namespace"}),
     Kind.DEADLETTERS: frozenset(),
+    Kind.TOTALS: frozenset({"at"}),
 }
 HISTORY_FILTERS = frozenset({"shard", "since", "until", "history"})
 SORTED_BY: dict[Kind, Callable[[Json], Any]] = {
@@ -142,7 +145,9 @@ def config_kind_of(text: str) -> str | None:
 def _parameters(kind: Kind, given: dict[str, Any], names: list[str]) -> dict[str, Any]:
     found = {option: value for option, value in given.items() if value is not None}
     allowed = HISTORY_FILTERS if "history" in found and kind is Kind.SHARDS else FILTERS[kind]
-    allowed = allowed & {"namespace"} if names else allowed
+    allowed = allowed & {"namespace", "at"} if names else allowed
+    if kind is Kind.PROFILES and names:  # a profile keeps its revisions, each with its time
+        allowed = allowed - {"at"}
     for option in found.keys() - allowed:
         takes = ", ".join(f"--{each}" for each in sorted(allowed)) or "no filter"
         what = " ".join((kind, *names))
@@ -151,25 +156,30 @@ def _parameters(kind: Kind, given: dict[str, Any], names: list[str]) -> dict[str
 
 
 async def _one(
-    source: Source, kind: Kind, name: str, namespace: str | None, config_kind: str | None = None
+    source: Source,
+    kind: Kind,
+    name: str,
+    namespace: str | None,
+    config_kind: str | None = None,
+    at: str | None = None,
 ) -> Json:
-    """Return one of a kind by its name or id."""
+    """Return one of a kind by its name or id, as it was at a moment."""
     from services.cli.source import fetch, fetch_all, target
 
     match kind:
         case Kind.PODS:
-            return dict(await fetch(source, target("/v1/pods", *split_pod(name, namespace))))
+            return dict(await fetch(source, target("/v1/pods", *split_pod(name, namespace), at=at)))
         case Kind.REPLICAS:
             return dict(await fetch(source, target("/v1/replicas", *split_pod(name, namespace, "workload"))))
         case Kind.GANGS:
-            return dict(await fetch(source, target("/v1/gangs", *split_pod(name, namespace, "gang"))))
+            return dict(await fetch(source, target("/v1/gangs", *split_pod(name, namespace, "gang"), at=at)))
         case Kind.NODES | Kind.DECISIONS | Kind.PROFILES | Kind.DEADLETTERS:
-            return dict(await fetch(source, target(f"/v1/{kind}", name)))
+            return dict(await fetch(source, target(f"/v1/{kind}", name, at=at)))
         case Kind.CONFIG:
             if config_kind is None:
                 raise typer.BadParameter(f"config has many kinds; say which, as in `berth get svc {name}`")
             names = (name,) if config_kind in OF_CLUSTER else split_pod(name, namespace)
-            return dict(await fetch(source, target("/v1/config", config_kind, *names)))
+            return dict(await fetch(source, target("/v1/config", config_kind, *names, at=at)))
         case Kind.SHARDS:
             for item in await fetch_all(source, "/v1/shards", None):
                 if str(item["shard"]) == name:
@@ -186,6 +196,8 @@ async def _one(
             raise typer.BadParameter("nominations have no names; see `berth get pods NAMESPACE/NAME`")
         case Kind.ACTIONS:
             raise typer.BadParameter("actions have no names; see `berth get actions --node NODE`")
+        case Kind.TOTALS:
+            raise typer.BadParameter("totals are of the whole cluster; leave the name out")
         case Kind.PENDING:
             raise typer.BadParameter("groups of pending pods have no names; leave the name out")
 
@@ -195,7 +207,7 @@ KindNames = Annotated[
     typer.Argument(
         metavar="KIND",
         help="nodes, pods, decisions, pending, nominations, gangs, profiles, config, shards, workers, "
-        "actions, replicas or deadletters; `po` or `po,no` too; of config also namespaces, services, "
+        "actions, replicas, deadletters or totals; `po` or `po,no` too; of config also namespaces, services, "
         "policies, …",
     ),
 ]
@@ -245,6 +257,14 @@ Until = Annotated[
 History = Annotated[
     bool, typer.Option("--history", help="Who owned which shard when, the latest first (shards).")
 ]
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="MOMENT",
+        help=f"As it was then (nodes, pods, pending, gangs, profiles, config, totals): {MOMENTS}.",
+    ),
+]
 Newest = Annotated[bool, typer.Option("--newest", help="Latest decisions first.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many; all without it.")]
 Watched = Annotated[bool, typer.Option("-w", "--watch", help="Then also print what changes, until Ctrl-C.")]
@@ -287,6 +307,7 @@ async def get(
     since: Since = None,
     until: Until = None,
     history: History = False,
+    at: At = None,
     newest: Newest = False,
     sort_by: SortBy = None,
     limit: Limit = None,
@@ -310,6 +331,7 @@ async def get(
         "since": since,
         "until": until,
         "history": history or None,
+        "at": moment_of(at),
         "order": "newest" if newest else None,
     }
     if all_namespaces and (namespace is not None or names):
@@ -348,11 +370,15 @@ def _lists(kinds: str, names: list[str], given: dict[str, Any]) -> list[Listed]:
 
 def _check_form(lists: list[Listed], shape: Shape, *, watched: bool) -> None:
     if shape.form == "name" and any(each.kind not in NAMES or each.table == "owners" for each in lists):
-        raise typer.BadParameter("pending groups, actions and past owners have no names; leave -o name out")
+        raise typer.BadParameter(
+            "pending groups, actions, owners and totals have no names"
+        )
     if shape.form in ("csv", "jsonl") and len(lists) > 1:
         raise typer.BadParameter(f"-o {shape.form} is of one kind; leave the others out")
     if not watched:
         return
+    if "at" in lists[0].parameters or lists[0].kind is Kind.TOTALS:
+        raise typer.BadParameter("--watch is of what changes from now on; leave --at and totals out")
     if len(lists) > 1 or len(lists[0].names) > 1 or lists[0].table == "owners":
         raise typer.BadParameter("--watch is of one list; leave the others out")
     if shape.form in ("name", "csv", "jsonpath"):
@@ -362,15 +388,18 @@ def _check_form(lists: list[Listed], shape: Shape, *, watched: bool) -> None:
 
 
 async def _items(source: Source, asked: Listed, namespace: str | None, limit: int | None) -> list[Json]:
-    from services.cli.source import fetch_all
+    from services.cli.source import fetch, fetch_all, target
 
     kind, parameters = asked.kind, dict(asked.parameters)
     if asked.names:
-        return [await _one(source, kind, name, namespace, asked.config_kind) for name in asked.names]
+        at = parameters.get("at")
+        return [await _one(source, kind, name, namespace, asked.config_kind, at) for name in asked.names]
     keep = labels_filter(parameters.pop("selector", None))
     if asked.table == "owners":
         del parameters["history"]
         return await fetch_all(source, "/v1/owners", limit, **parameters)
+    if kind is Kind.TOTALS:
+        return [dict(await fetch(source, target("/v1/totals", **parameters)))]
     if kind is Kind.SHARDS and parameters:
         return [
             item

@@ -24,6 +24,7 @@ from services.cli import (
     bill,
     deadletters,
     describe,
+    diff,
     explain,
     get,
     keys,
@@ -172,6 +173,7 @@ app.command("optimise", rich_help_panel=TRY)(optimise.optimise)
 app.command("get", rich_help_panel=USE)(get.get)
 app.command("describe", rich_help_panel=USE)(describe.describe)
 app.command("explain", rich_help_panel=USE)(explain.explain)
+app.command("diff", rich_help_panel=USE)(diff.diff)
 app.command("bill", rich_help_panel=USE)(bill.bill)
 app.command("accesses", rich_help_panel=USE)(accesses.accesses)
 app.command("apply", cls=apply.WaitCommand, rich_help_panel=USE)(apply.apply)

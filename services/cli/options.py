@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import functools
 import inspect
 import logging
@@ -16,7 +17,7 @@ from domain.model.errors import BerthError, FieldError
 from services.cli.terminal import echo
 from services.config import SETTINGS, Setting, Settings, unknown_variables
 from services.log_format import formatter
-from services.times import moment_ms
+from services.times import as_of, moment_ms
 
 WARNINGS_SHOWN_MAX = 20
 ERRORS_SHOWN_MAX = 20
@@ -149,6 +150,19 @@ def check_times(**given: str | None) -> None:
                 moment_ms(f"--{name}", text)
             except FieldError as error:
                 raise typer.BadParameter(str(error)) from None
+
+
+def moment_of(text: str | None) -> str | None:
+    """Return a moment of the past as the API takes it; an age becomes a time, one for all pages of a list."""
+    if text is None:
+        return None
+    try:
+        found = as_of("--at", text)
+    except FieldError as error:
+        raise typer.BadParameter(str(error)) from None
+    if isinstance(found, int):
+        return datetime.datetime.fromtimestamp(found / 1000, datetime.UTC).isoformat(timespec="milliseconds")
+    return f"batch:{found.shard}:{found.batch}"
 
 
 def some(wrong: list[str]) -> list[str]:

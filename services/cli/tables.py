@@ -425,6 +425,17 @@ TABLES: dict[str, tuple[Column, ...]] = {
         moment("SAID", "at", wide=True),
         Column("SEQ", _field("seq"), wide=True, right=True),
     ),
+    "totals": (
+        Column("NODES", _field("nodes"), right=True),
+        Column("BOUND", _field("bound"), right=True),
+        Column("PENDING", _field("pending"), right=True),
+        Column("GROUPS", _field("groups"), right=True),
+        _used_column("CPU", "cpu"),
+        _used_column("MEMORY", "memory"),
+        moment("AT", "at"),
+        Column("REQUESTED", lambda item: amounts(item["requested"]), wide=True),
+        Column("ALLOCATABLE", lambda item: amounts(item["allocatable"]), wide=True),
+    ),
     "deadletters": (
         Column("ID", _field("id"), keep=True),
         Column("TOPIC", _field("topic"), keep=True),

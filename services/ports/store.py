@@ -423,6 +423,7 @@ class Store(Protocol):
     callers: Callers
     bills: Bills
     past: Past
+    moment: Moment | None
     seen: Collection[str] | None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:
@@ -437,6 +438,7 @@ class Store(Protocol):
 
         These are those for nodes, pods, decisions, pending groups, gangs, configuration, profiles and totals.
         What is not kept of the past is left out: the version of a node is 0, and that of a pod None.
+        ``moment`` says which moment it is; None: it is the store of now.
         """
 
     async def totals(self) -> Totals:

@@ -74,6 +74,7 @@ class MemoryStore:
         self.callers: Callers = MemoryCallers(database)
         self.bills: Bills = MemoryBills(database)
         self.past: Past = MemoryPast(database)
+        self.moment: Moment | None = None
         self.seen: Collection[str] | None = None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:
@@ -85,7 +86,7 @@ class MemoryStore:
     def as_of(self, moment: Moment) -> Self:
         """See ``Store.as_of``."""
         narrowed = copy.copy(self)
-        narrowed._database = as_of(self._database, moment)
+        narrowed._database, narrowed.moment = as_of(self._database, moment), moment
         return narrowed
 
     async def totals(self) -> Totals:

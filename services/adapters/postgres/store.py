@@ -83,6 +83,7 @@ class PostgresStore:
         self.callers: Callers = PostgresCallers(engine)
         self.bills: Bills = PostgresBills(engine)
         self.past: Past = PostgresPast(engine)
+        self.moment: Moment | None = None
         self.seen: Collection[str] | None = None
 
     async def aclose(self) -> None:
@@ -98,7 +99,7 @@ class PostgresStore:
     def as_of(self, moment: Moment) -> Self:
         """Return this store, on the same connections, as it was at a moment."""
         narrowed = copy.copy(self)
-        narrowed._engine = self._engine.as_of(moment)
+        narrowed._engine, narrowed.moment = self._engine.as_of(moment), moment
         return narrowed
 
     async def totals(self) -> Totals:

@@ -1,0 +1,178 @@
+"""The past: the store as of a moment, totals of the cluster, and what differs between two moments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+from msgspec import Struct
+
+from domain.model.nodes import NodeSpec
+from services.api.answers_decisions import QUANTITIES, about
+from services.api.contract import answering
+from services.api.deps import Deps
+from services.api.failures import json_answer
+from services.api.formats import instant, quantities
+from services.api.routes import AsOf, Namespace, as_of_store, seen_store
+from services.ports.past import CHANGES_MAX, Moment, NodeChange, PodChange
+from services.ports.past import Totals as TotalsRow
+from services.ports.store import Store
+from services.times import as_of
+
+_WHEN = "1h is an hour ago; 03:17, a day, RFC 3339; 0:1234 is right after batch 1234 of shard 0"
+_TIME_MAX = 64
+
+
+class Totals(Struct, kw_only=True):
+    """Sums over the cluster."""
+
+    at: Annotated[str | None, about("Log time of the moment that was asked for; null: now")]
+    nodes: Annotated[int, about("Nodes that there are")]
+    allocatable: Annotated[dict[str, str], about(f"What they offer together: {QUANTITIES}")]
+    requested: Annotated[dict[str, str], about("What their pods ask for together, in the same units")]
+    bound: Annotated[int, about("Pods that count on nodes, of those that the key sees")]
+    pending: Annotated[int, about("Pods that wait, of those that the key sees")]
+    groups: Annotated[int, about("Groups of equal pods that wait, likewise")]
+
+
+class ChangedNode(Struct, kw_only=True):
+    """A node that came, went or changed what it says of itself."""
+
+    name: Annotated[str, about("Name of the node")]
+    change: Annotated[str, about("came, went or changed")]
+    fields: Annotated[
+        dict[str, Any], about("Of a changed one, each field that differs: what it was `before` and `after`")
+    ]
+
+
+class ChangedPod(Struct, kw_only=True):
+    """A pod that is elsewhere, waits, or is gone."""
+
+    namespace: Annotated[str, about("Namespace of the pod")]
+    name: Annotated[str, about("Name of the pod")]
+    uid: Annotated[str, about("Unique id of the pod")]
+    change: Annotated[
+        str,
+        about(
+            "placed; moved to another node; evicted: berth had it leave; returned: it waits again; gone: it "
+            "was deleted or ended; waiting: it came and waits"
+        ),
+    ]
+    before: Annotated[str | None, about("Node that it counted on before; null: none")]
+    after: Annotated[str | None, about("Node that it counts on after; null: none")]
+
+
+class Diff(Struct, kw_only=True):
+    """What differs between two moments; what came and went between them is not told."""
+
+    begin: Annotated[str, about("Log time of the first moment")] = msgspec.field(name="from")
+    until: Annotated[str, about("Log time of the second moment")]
+    nodes: Annotated[list[ChangedNode], about("Nodes, by name")]
+    pods: Annotated[list[ChangedPod], about("Pods, by uid; those of the namespaces that the key sees")]
+    before: Annotated[Totals, about("Sums at the first moment")]
+    after: Annotated[Totals, about("Sums at the second moment")]
+    more: Annotated[bool, about(f"Whether there are more than the {CHANGES_MAX:,} that are told")]
+
+
+From = Annotated[str, Query(alias="from", description=f"The first moment: {_WHEN}", max_length=_TIME_MAX)]
+Until = Annotated[str, Query(description=f"The second moment: {_WHEN}; now", max_length=_TIME_MAX)]
+
+
+def totals_of(row: TotalsRow, at: str | None) -> Totals:
+    """Return sums as the API shows them."""
+    shown = {name: amount for name, amount in row.requested.items() if name in row.allocatable}
+    return Totals(
+        at=at,
+        nodes=row.nodes_count,
+        allocatable=quantities(row.allocatable),
+        requested=quantities(shown),
+        bound=row.bound_count,
+        pending=row.pending_count,
+        groups=row.groups_count,
+    )
+
+
+async def show_totals(store: Store) -> Totals:
+    """Return the sums over the cluster, as of the store's moment."""
+    at = None if store.moment is None else instant(store.moment.log_time_ms)
+    return totals_of(await store.totals(), at)
+
+
+async def show_diff(store: Store, before: Moment, after: Moment, namespace: str | None) -> Diff:
+    """Return what differs between two moments."""
+    seen = store.seen if namespace is None else [namespace]
+    changes = await store.past.changes(before, after, None if seen is None else sorted(seen))
+    return Diff(
+        begin=instant(before.log_time_ms),
+        until=instant(after.log_time_ms),
+        nodes=list(map(_node, changes.nodes)),
+        pods=list(map(_pod, changes.pods)),
+        before=await show_totals(store.as_of(before)),
+        after=await show_totals(store.as_of(after)),
+        more=changes.more,
+    )
+
+
+def _node(row: NodeChange) -> ChangedNode:
+    if row.before is None or row.after is None:
+        return ChangedNode(name=row.name, change="went" if row.after is None else "came", fields={})
+    return ChangedNode(name=row.name, change="changed", fields=_fields(row.before, row.after))
+
+
+def _fields(before: NodeSpec, after: NodeSpec) -> dict[str, Any]:
+    """Return what differs of two specs, in the names and units of a node's answer."""
+    pairs = {
+        name: (_shown(name, getattr(before, name)), _shown(name, getattr(after, name)))
+        for name in NodeSpec.__struct_fields__
+        if name not in ("name", "resource_version")
+    }
+    return {name: {"before": a, "after": b} for name, (a, b) in pairs.items() if a != b}
+
+
+def _shown(name: str, value: Any) -> Any:
+    return quantities(value) if name == "allocatable" else msgspec.to_builtins(value)
+
+
+def _pod(row: PodChange) -> ChangedPod:
+    return ChangedPod(
+        namespace=row.namespace,
+        name=row.name,
+        uid=row.pod_uid,
+        change=_change(row),
+        before=row.node_before,
+        after=row.node_after,
+    )
+
+
+def _change(row: PodChange) -> str:
+    if row.node_after is not None:
+        return "placed" if row.node_before is None else "moved"
+    if row.node_before is None:
+        return "waiting" if row.waits_after else "gone"
+    if row.evicted:
+        return "evicted"
+    return "returned" if row.waits_after else "gone"
+
+
+def past_routes(deps: Deps) -> APIRouter:
+    """Return the routes of totals and differences."""
+    router = APIRouter()
+
+    @router.get("/v1/totals", responses=answering(Totals), summary="Sum over the cluster")
+    async def totals(request: Request, at: AsOf = None) -> Response:
+        return json_answer(await show_totals(await as_of_store(deps, request, at)))
+
+    @router.get("/v1/diff", responses=answering(Diff), summary="Say what differs between two moments")
+    async def diff(
+        request: Request, begin: From, until: Until = "now", namespace: Namespace = None
+    ) -> Response:
+        store = seen_store(deps, request, namespace)
+        asked: Sequence[Any] = as_of("from", begin), as_of("until", until)
+        before, after = [await store.past.moment(each) for each in asked]
+        if after.position < before.position:
+            before, after = after, before
+        return json_answer(await show_diff(store, before, after, namespace))
+
+    return router
