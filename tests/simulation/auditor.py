@@ -29,6 +29,7 @@ from tests.simulation.facts import Events
 from tests.simulation.invariants import Findings, Invariant
 from tests.simulation.lent import RESOURCES, used_amounts
 from tests.simulation.outside import Outside, consumed
+from tests.simulation.past import judge_past
 from tests.simulation.scenario import WATCHED
 from tests.simulation.servers import SimulatedDatabase, SimulatedLog
 from tests.simulation.tape import Tape
@@ -59,6 +60,7 @@ class Auditor:
         self.conflicts = 0  # claims that were not granted
         self.gangs = 0  # placed, each as often as a transaction placed pods of it
         self.workloads = 0  # of these, gangs of Workloads
+        self.moments = 0  # of the past that were compared
         self.lent = 0  # pods that borrow, as often as they were placed
         self.reserves = False  # nodes for pods that wait for long
         self._lost_by: dict[object, Set[int]] = {}  # nodes that the last batch of each worker lost
@@ -203,7 +205,7 @@ class Auditor:
             records = self._log.records(TopicPartition(DECISIONS_TOPIC, shard))
             outside.read(shard, records)
             self._check_topic(shard, outside.decisions[shard])
-        outside.follow(self.tape.commits)
+        outside.follow(self.tape.commits, self.tape.is_overwritten)
         again = f"{outside.runs_again} times, and {self.late_publishers} late relays could have done so"
         # A late append repeats what the present relay published, and that one repeats what was new in it.
         self.require(outside.runs_again <= 2 * self.late_publishers, Invariant.PUBLISHED_TWICE, again)
@@ -217,6 +219,7 @@ class Auditor:
         self._check_usage(events)
         self._check_actions(events)
         self._check_bill(outside)
+        self._check_past(outside)
 
     def _check_topic(self, shard: int, published: list[bytes]) -> None:
         """The topic holds exactly the ledger's decisions, byte by byte."""
@@ -336,6 +339,14 @@ class Auditor:
                 found = billed[namespace, resource]
                 what = f"{namespace}: {found} of {resource}, and {low} to {high} was used"
                 self.require(low <= found <= high, Invariant.WRONG_BILL, what)
+
+    def _check_past(self, outside: Outside) -> None:
+        """The ledger tells of some transactions what was so right after them."""
+
+        def require(holds: bool, message: str) -> None:
+            self.require(holds, Invariant.WRONG_PAST, message)
+
+        self.moments = judge_past(self._database, outside.pictures, require)
 
     def judge_followed(self, name: str, state: ClusterState, unsaid: int) -> None:
         """What a worker knows of the cluster when all is quiet is what the ledger holds.

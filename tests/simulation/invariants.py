@@ -51,6 +51,7 @@ class Invariant(enum.StrEnum):
     LENT_TWICE = "a pod borrows what its node does not lend any more"
     STALE_VIEW = "a pod borrows by a measurement that is too old, or by none"
     WRONG_BILL = "the bill is not what the counters of pods say"
+    WRONG_PAST = "the past is not what it was"
     LOST_ACTION = "what an agent did is lost, or there twice"
     NO_CONVERGENCE = "events or decisions are stuck"
     STALLED = "work waited and nobody decided, though nothing was wrong"

@@ -6,7 +6,7 @@ It is folded here by its own rules from bytes alone. Neither the ledger nor the 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import orjson
@@ -28,6 +28,9 @@ WAITS = (
 HUGE = "node-huge"
 """The node of the end of the day, which has room for every pod."""
 
+PICTURED_EVERY = 7
+"""Of how many transactions one is kept as it left the cluster."""
+
 _NOWHERE = Node(gone=True)
 
 Placed = dict[str, tuple[str, Pod]]
@@ -45,6 +48,21 @@ class Life:
     version: int = 0
     outcome: str = ""
     shard: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Picture:
+    """What held right after a transaction, by the log and the decisions alone.
+
+    ``nodes`` says what each node that there is offers, ``placed`` on which node each pod is, by uid. Pods
+    that are ``waiting`` were told so; others that are ``alive`` may wait, too.
+    """
+
+    number: tuple[int, int]
+    nodes: Mapping[str, Mapping[str, int]]
+    placed: Mapping[str, str]
+    waiting: Set[str]
+    alive: Set[str]
 
 
 @dataclasses.dataclass(slots=True)
@@ -119,6 +137,8 @@ class Outside:
         self._left: dict[tuple[str, str], list[tuple[int, int]]] = {}  # (node, uid) -> its moves elsewhere
         self._knows_order = True
         self._commit = Commit((), ())
+        self.pictures: list[Picture] = []  # of some transactions, as long as the log has all that was taken
+        self._is_whole = True
         self._undone: list[tuple[Commit, dict[str, Node], Placed]] = []  # what facts were before each commit
         self._appeared: dict[str, tuple[int, int]] = {}  # node -> the transaction that brought it
         self._order = 0  # counts decisions as they were committed; one number where their order is not known
@@ -138,10 +158,13 @@ class Outside:
         told = {(shard, seq): orjson.loads(payload) for seq, payload in enumerate(self.decisions[shard], 1)}
         self._told |= told
 
-    def follow(self, commits: Sequence[Commit]) -> None:
-        """Fold the events of one transaction after another, each before what was decided in it."""
+    def follow(self, commits: Sequence[Commit], is_overwritten: Callable[[Commit], bool]) -> None:
+        """Fold the events of one transaction after another, each before what was decided in it.
+
+        ``is_overwritten`` says that the log holds something else by now than what a transaction took.
+        """
         nodes, placed = self._now()
-        for commit in commits:
+        for number, commit in enumerate(commits):
             self._commit, self._knows_order = commit, commit.is_ordered
             self._order += 1
             known = {name for name, at in self._appeared.items() if commit.knows(*at)}
@@ -157,10 +180,23 @@ class Outside:
                     self._judge_version(told, commit.versions)
             self._judge_gangs()
             before, (nodes, placed) = (nodes, placed), self._now()
+            self._is_whole = self._is_whole and not is_overwritten(commit)
+            if self._is_whole and number % PICTURED_EVERY == 0:
+                self.pictures.append(self._picture())
             self._undone.append((commit, _differ(before[0], nodes), _facts(before[1], placed, self.lives)))
         self._knows_order = False
         for told in self._told.values():  # that no transaction decided
             self._live(told)
+
+    def _picture(self) -> Picture:
+        live = {name: states[-1] for name, states in self.events.nodes.items() if not states[-1].gone}
+        return Picture(
+            self._commit.number,
+            {name: node.offers for name, node in live.items()},
+            {uid: life.node for uid, life in self.lives.items() if life.node},
+            {uid for uid, life in self.lives.items() if life.waits},
+            {pod.uid for pod in self.events.alive.values()},
+        )
 
     def _judge_refused(self, known: Set[str]) -> None:
         """A measurement is refused only where its worker may not have known the node."""

@@ -158,7 +158,9 @@ class SimulatedDatabase(MemoryDatabase):
         self.nominations.restore(self._rehomed(self.nominations, home))
         groups = {group.signature: group for group in self.pending_groups.values()}
         pods = [replace(pod, shard=home(pod)) for pod in self.pending.values()]
+        added = {uid: at for (uid, _), at in self.past.pending_added.items()}
         self.pending = {(pod.pod_uid, pod.shard): pod for pod in pods}
+        self.past.pending_added = {key: added[key[0]] for key in self.pending}
         self.pending_groups = {
             (pod.shard, pod.signature): replace(groups[pod.signature], shard=pod.shard)
             for pod in pods
@@ -216,5 +218,5 @@ def _copied(value: Any, seen: dict[int, Any]) -> Any:
     for field in dataclasses.fields(value):
         inner = getattr(value, field.name)
         if isinstance(inner, dict | list):
-            setattr(row, field.name, inner.copy())
+            setattr(row, field.name, _copied(inner, seen))
     return row

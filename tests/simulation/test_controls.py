@@ -27,9 +27,11 @@ from domain.state.billing import Billed
 from domain.state.lending import Lending
 from domain.state.occupancy import Occupancy
 from services.adapters.batches import ShardAdvance
+from services.adapters.memory.past_tables import PastTables, SpecSet
 from services.codec.settling import settle
 from services.ports.journal import Feed, Followed
 from services.ports.ledger import (
+    BatchPods,
     CommitBatch,
     Committed,
     LedgerBase,
@@ -37,6 +39,7 @@ from services.ports.ledger import (
     NodeFact,
     NodeRow,
     NotCommitted,
+    PendingPod,
 )
 from services.ports.log import DECISIONS_TOPIC, Entry, Log, Span, TopicPartition
 from services.ports.outbox import Outbox
@@ -396,6 +399,29 @@ _BILLS_TWICE = mock.patch("domain.state.cluster.bill", _billing_again)
 _COVERS_ALL = mock.patch("domain.state.settling._covered_ms", return_value=NEVER_MS)
 _MANY_BORROW = mock.patch.multiple("tests.simulation.scenario", _BORROWS=1.0, _LENDS=0.35, _APPS=("web",))
 
+
+def _spec_of_now(position: int, *rest: object) -> SpecSet:
+    """Date a spec as if it had always been so."""
+    return SpecSet(0, *rest)  # type: ignore[arg-type]
+
+
+def _never_ended(tables: PastTables, key: tuple[str, int], pod: PendingPod, position: int) -> None:
+    """Forget that a pod waited."""
+    tables.pending_added.pop(key, None)
+
+
+class _DatesLate(SimulatedDatabase):
+    """Dates what a batch places by the batch after it."""
+
+    def _write_pods(self, pods: BatchPods, shards: Sequence[int]) -> None:
+        self._writing_at += 1
+        super()._write_pods(pods, shards)
+        self._writing_at -= 1
+
+
+_FORGETS_WAITS = mock.patch.object(PastTables, "end_wait", _never_ended)
+_FORGETS_SPECS = mock.patch("services.adapters.memory.database.SpecSet", _spec_of_now)
+
 # ------------------------------------------------------------------------------------------------ relays
 
 
@@ -640,6 +666,9 @@ CONTROLS: list[tuple[str, Build, Any, Invariant]] = [
     ("stale measurement believed", Build(), _NEVER_STALE, Invariant.STALE_VIEW),
     ("reports billed again", Build(), _BILLS_TWICE, Invariant.WRONG_BILL),
     ("actions written again", Build(ledger=_ActsTwice), None, Invariant.LOST_ACTION),
+    ("waits of the past forgotten", Build(), _FORGETS_WAITS, Invariant.WRONG_PAST),
+    ("specs of now told of the past", Build(), _FORGETS_SPECS, Invariant.WRONG_PAST),
+    ("placements dated late", Build(database=_DatesLate), None, Invariant.WRONG_PAST),
     ("relay skips", Build(log=_Skips), _UNDONE, Invariant.HOLE_IN_SEQ),
     ("relay doubles", Build(log=_Doubles), None, Invariant.PUBLISHED_TWICE),
     ("relay of another timeline", Build(log=_OtherTimeline), None, Invariant.OTHER_TIMELINE),

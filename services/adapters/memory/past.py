@@ -36,59 +36,70 @@ class MemoryPast:
 
     async def moment(self, at: int | BatchId) -> Moment:
         """See ``Past.moment``."""
-        database = self._database
-        rows = sorted(database.journal.values(), key=lambda row: row.position)
-        if isinstance(at, int):
-            later = (row.position - 1 for row in rows if row.log_time_ms > at)
-            position = min(later, default=rows[-1].position if rows else 0)
-        elif (found := database.journal.get(at)) is not None:
-            position = found.position
-        else:
-            raise OutOfReach(f"the journal of shard {at.shard} has no batch {at.batch}")
-        firsts = {row.shard: row for row in reversed(rows)}
-        pruned = [row.position - 1 for row in firsts.values() if row.batch > 1]
-        if position < max(pruned, default=0):
-            raise OutOfReach("the past is not known as far back")
-        counted = [row for row in rows if row.position <= position]
-        behind = [row for row in rows if row.position > position]
-        last = {row.shard: row.batch for row in counted}
-        first = {row.shard: row.batch - 1 for row in reversed(behind)}
-        now = {shard: at for (shard, topic, _), at in _offsets(database) if topic == BATCHES}
-        seqs = {shard: row.seq_next for shard, row in database.shards.items()}
-        for row in reversed(behind):
-            seqs |= {shard: low for shard, (low, _) in row.seqs.items()}
-        return Moment(
-            position,
-            max((row.log_time_ms for row in counted), default=0),
-            [first.get(shard, last.get(shard, now.get(shard, 0))) for shard in sorted(seqs)],
-            [seqs[shard] for shard in sorted(seqs)],
-        )
+        return moment_of(self._database, at)
 
     async def changes(self, before: Moment, after: Moment, seen: Sequence[str] | None) -> Changes:
-        """See ``Past.changes``: both states are compared whole."""
-        one, two = as_of(self._database, before), as_of(self._database, after)
-        placed, waited = (_placed(one), _placed(two)), (_waiting(one), _waiting(two))
-        evicted = {
-            decision.pod_uid
-            for shard, rows in two.decisions.items()
-            for decision, _ in rows
-            if decision.outcome is Outcome.EVICTED and decision.seq >= before.seqs[shard]
-        }
-        pods = []
-        for pod in sorted(set().union(*placed, *waited)):
-            node, node_after = (part.get(pod) for part in placed)
-            waits, waits_after = (pod in part for part in waited)
-            if (node != node_after or waits != waits_after) and (seen is None or pod[1] in seen):
-                found = PodChange(*pod, node, node_after, waits, waits_after, pod[0] in evicted)
-                pods.append(found)
-        offered = _offered(one), _offered(two)
-        nodes_changed = [
-            NodeChange(name, offered[0].get(name), offered[1].get(name))
-            for name in sorted(offered[0].keys() | offered[1].keys())
-            if offered[0].get(name) != offered[1].get(name)
-        ]
-        more = max(len(pods), len(nodes_changed)) > CHANGES_MAX
-        return Changes(pods[:CHANGES_MAX], nodes_changed[:CHANGES_MAX], more)
+        """See ``Past.changes``."""
+        return changes_between(self._database, before, after, seen)
+
+
+def moment_of(database: MemoryDatabase, at: int | BatchId) -> Moment:
+    """See ``Past.moment``."""
+    rows = sorted(database.journal.values(), key=lambda row: row.position)
+    if isinstance(at, int):
+        later = (row.position - 1 for row in rows if row.log_time_ms > at)
+        position = min(later, default=rows[-1].position if rows else 0)
+    elif (found := database.journal.get(at)) is not None:
+        position = found.position
+    else:
+        raise OutOfReach(f"the journal of shard {at.shard} has no batch {at.batch}")
+    firsts = {row.shard: row for row in reversed(rows)}
+    pruned = [row.position - 1 for row in firsts.values() if row.batch > 1]
+    if position < max(pruned, default=0):
+        raise OutOfReach("the past is not known as far back")
+    counted = [row for row in rows if row.position <= position]
+    behind = [row for row in rows if row.position > position]
+    last = {row.shard: row.batch for row in counted}
+    first = {row.shard: row.batch - 1 for row in reversed(behind)}
+    now = {shard: at for (shard, topic, _), at in _offsets(database) if topic == BATCHES}
+    seqs = {shard: row.seq_next for shard, row in database.shards.items()}
+    for row in reversed(behind):
+        seqs |= {shard: low for shard, (low, _) in row.seqs.items()}
+    return Moment(
+        position,
+        max((row.log_time_ms for row in counted), default=0),
+        [first.get(shard, last.get(shard, now.get(shard, 0))) for shard in sorted(seqs)],
+        [seqs[shard] for shard in sorted(seqs)],
+    )
+
+
+def changes_between(
+    database: MemoryDatabase, before: Moment, after: Moment, seen: Sequence[str] | None
+) -> Changes:
+    """See ``Past.changes``: both states are compared whole."""
+    one, two = as_of(database, before), as_of(database, after)
+    placed, waited = (_placed(one), _placed(two)), (_waiting(one), _waiting(two))
+    evicted = {
+        decision.pod_uid
+        for shard, rows in two.decisions.items()
+        for decision, _ in rows
+        if decision.outcome is Outcome.EVICTED and decision.seq >= before.seqs[shard]
+    }
+    pods = []
+    for pod in sorted(set().union(*placed, *waited)):
+        node, node_after = (part.get(pod) for part in placed)
+        waits, waits_after = (pod in part for part in waited)
+        if (node != node_after or waits != waits_after) and (seen is None or pod[1] in seen):
+            found = PodChange(*pod, node, node_after, waits, waits_after, pod[0] in evicted)
+            pods.append(found)
+    offered = _offered(one), _offered(two)
+    nodes_changed = [
+        NodeChange(name, offered[0].get(name), offered[1].get(name))
+        for name in sorted(offered[0].keys() | offered[1].keys())
+        if offered[0].get(name) != offered[1].get(name)
+    ]
+    more = max(len(pods), len(nodes_changed)) > CHANGES_MAX
+    return Changes(pods[:CHANGES_MAX], nodes_changed[:CHANGES_MAX], more)
 
 
 def _offsets(database: MemoryDatabase) -> list[tuple[tuple[int, str, int], int]]:
