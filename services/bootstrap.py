@@ -127,7 +127,8 @@ def open_store(at: Place, settings: Settings | None = None) -> Store:
     from services.adapters.postgres.store import PostgresStore
 
     told = settings or Settings()
-    return PostgresStore(Engine(at.dsn, Reading(told.api_read_seconds, told.api_lists_at_once)))
+    reading = Reading(told.api_read_seconds, told.api_lists_at_once)
+    return PostgresStore(Engine(at.dsn, reading, told.replica_dsn or ""))
 
 
 def open_cgroups(root: str = "") -> Cgroups:

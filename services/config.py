@@ -270,6 +270,13 @@ class Settings:
         "Lists that one API process reads at once, each on a connection of its own; others wait a little.",
         limits.lists_at_once,
     )
+    replica_dsn: str | None = setting(
+        dsn,
+        "DSN",
+        "Postgres database that answers about the past, such as a replica that follows the ledger's. Empty: "
+        "the ledger's own.",
+        secrecy=Secrecy.PASSWORD,
+    )
     event_id_hours: int = setting(
         integer(1, 24 * 366),
         "HOURS",

@@ -22,6 +22,7 @@ ALTER TABLE placements ADD COLUMN opened_by integer, ADD COLUMN opened_batch big
     ADD COLUMN closed_by integer, ADD COLUMN closed_batch bigint;
 CREATE INDEX placements_closed ON placements (closed_by, closed_batch) WHERE closed_batch IS NOT NULL;
 ALTER TABLE pending ADD COLUMN added_by integer, ADD COLUMN added_batch bigint;
+ALTER TABLE pending_groups ADD COLUMN begun_by integer, ADD COLUMN begun_batch bigint;
 ALTER TABLE node_specs ADD COLUMN set_by integer, ADD COLUMN set_batch bigint;
 ALTER TABLE config_objects ADD COLUMN set_by integer, ADD COLUMN set_batch bigint;
 ALTER TABLE profiles ADD COLUMN set_by integer, ADD COLUMN set_batch bigint;
@@ -59,9 +60,10 @@ CREATE TABLE past_labels (
 CREATE TABLE past_groups (
     shard integer NOT NULL,
     signature bytea NOT NULL,
+    begun_by integer,
+    begun_batch bigint,
     emptied_by integer NOT NULL,
     emptied_batch bigint NOT NULL,
-    last_number bigint NOT NULL,
     recorded_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (shard, signature, emptied_by, emptied_batch)
 );
@@ -103,12 +105,91 @@ _ABOUT = {
     "group_attempts.noted_batch": "that batch",
     "past_pending": "pods that waited, until the batch that removed them",
     "past_labels": "labels that an open placement had, until the batch that changed them",
-    "past_groups": "when the last pod of a waiting group went, and the last of its attempts by then",
+    "pending_groups.begun_by": "the shard whose journal has the batch that refused it first; null: older",
+    "pending_groups.begun_batch": "that batch",
+    "past_groups": "from which batch to which there was a reason why a group waits",
     "past_config": "configuration objects as they were, until the batch that changed or removed them",
     "past_reach": "the last row of the journal of which the past is not known; one row",
 }
 
 _SETTINGS = ("batches", "seqs")
+
+# A journal of which no row was pruned begins at 1; of any other, what came before its first row is not known.
+_REACH = """
+CREATE FUNCTION past.reach() RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT greatest((SELECT position FROM public.past_reach), coalesce(max(f.position) - 1, 0))
+    FROM public.shards s CROSS JOIN LATERAL (
+        SELECT batch, position FROM public.journal j WHERE j.shard = s.shard ORDER BY batch LIMIT 1
+    ) AS f WHERE f.batch > 1
+$$
+"""
+_POSITION_AT = """
+CREATE FUNCTION past.position_at(at_ms bigint) RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT coalesce(min(f.position) - 1, (SELECT max(position) FROM public.journal), 0)
+    FROM public.shards s CROSS JOIN LATERAL (
+        SELECT position FROM public.journal j WHERE j.shard = s.shard AND j.log_time_ms > at_ms
+        ORDER BY j.log_time_ms, j.position LIMIT 1
+    ) AS f
+$$
+"""
+# The last rows say up to where the shards of their workers had counted. Of a shard that decided nothing then,
+# the next row that does says it; where none follows, it is as now.
+_CUT = """
+CREATE FUNCTION past.cut(upto bigint)
+RETURNS TABLE (shard integer, batch bigint, log_time_ms bigint, seq bigint) LANGUAGE sql STABLE AS $$
+    WITH said AS MATERIALIZED (
+        SELECT DISTINCT ON (e.key) e.key::int AS shard, (e.value->>1)::bigint AS seq
+        FROM public.journal j CROSS JOIN LATERAL json_each(j.seqs) AS e
+        WHERE j.position <= upto AND j.position > upto - 1000 ORDER BY e.key, j.position DESC
+    ), quiet AS MATERIALIZED (
+        SELECT s.shard FROM public.shards s LEFT JOIN said USING (shard)
+        WHERE said.shard IS NULL AND s.seq_next > 1
+    ), behind AS MATERIALIZED (
+        SELECT DISTINCT ON (e.key) e.key::int AS shard, (e.value->>0)::bigint AS seq
+        FROM public.journal j CROSS JOIN LATERAL json_each(j.seqs) AS e
+        WHERE j.position > upto AND EXISTS (SELECT FROM quiet) ORDER BY e.key, j.position
+    )
+    SELECT s.shard, coalesce(
+            next.batch - 1, (SELECT max(j.batch) FROM public.journal j WHERE j.shard = s.shard), 0
+        ), last.log_time_ms, coalesce(said.seq, behind.seq, s.seq_next)
+    FROM public.shards s LEFT JOIN said USING (shard) LEFT JOIN behind USING (shard)
+    LEFT JOIN LATERAL (
+        SELECT j.batch FROM public.journal j WHERE j.shard = s.shard AND j.position > upto
+        ORDER BY j.position LIMIT 1
+    ) AS next ON true
+    LEFT JOIN LATERAL (
+        SELECT j.log_time_ms FROM public.journal j WHERE j.shard = s.shard AND j.position <= upto
+        ORDER BY j.position DESC LIMIT 1
+    ) AS last ON true
+    ORDER BY s.shard
+$$
+"""
+_AS_OF = """
+CREATE FUNCTION past.as_of(at timestamptz) RETURNS timestamptz LANGUAGE plpgsql AS $$
+DECLARE
+    upto bigint := past.position_at((extract(epoch FROM at) * 1000)::bigint);
+    told record;
+BEGIN
+    IF upto < past.reach() THEN
+        RAISE EXCEPTION 'the past is not known as far back as %', at;
+    END IF;
+    SELECT array_agg(c.batch ORDER BY c.shard) AS batches, array_agg(c.seq ORDER BY c.shard) AS seqs,
+        max(c.log_time_ms) AS log_time_ms INTO told FROM past.cut(upto) c;
+    PERFORM set_config('search_path', 'past, public', false),
+        set_config('berth.batches', told.batches::text, false),
+        set_config('berth.seqs', told.seqs::text, false);
+    RETURN to_timestamp(told.log_time_ms / 1000.0);
+END
+$$
+"""
+
+
+_DO = {
+    "reach()": "the position of the journal from which on the past is known",
+    "position_at": "the position at a log time: of the longest prefix of the journal without a later row",
+    "cut": "of each shard, the last batch and the next decision of a prefix of the journal",
+    "as_of": "lets all tables of this session be as they were at a log time, and returns the last by then",
+}
 
 
 def _began(by: str, batch: str) -> str:
@@ -203,16 +284,20 @@ SELECT d.* FROM public.decisions d WHERE d.seq < (SELECT past.seqs())[d.shard + 
     "group_attempts": f"""
 SELECT * FROM public.group_attempts WHERE {_began("noted_by", "noted_batch")}""",
     "pending_groups": f"""
-SELECT g.shard, g.signature, g.reasons, g.unresolvable, g.cycle_seq, g.at_ms FROM (
-    SELECT DISTINCT ON (a.shard, a.signature) a.* FROM (
-        SELECT b.*, lead(b.number) OVER (PARTITION BY b.shard, b.signature ORDER BY b.number) AS next
-        FROM public.group_attempts b
-    ) AS a WHERE {_began("a.noted_by", "a.noted_batch")} ORDER BY a.shard, a.signature, a.number DESC
-) AS g WHERE coalesce(g.next, g.number + 1) = g.number + 1 AND NOT EXISTS (
-    SELECT FROM public.past_groups e
-    WHERE (e.shard, e.signature) = (g.shard, g.signature) AND e.last_number >= g.number
-        AND e.emptied_batch <= (SELECT past.batches())[e.emptied_by + 1]
-)""",
+SELECT g.shard, g.signature, a.reasons, a.unresolvable, a.cycle_seq, a.at_ms
+FROM (
+    SELECT shard, signature FROM public.pending_groups WHERE {_began("begun_by", "begun_batch")}
+    UNION SELECT shard, signature FROM public.past_groups
+        WHERE emptied_batch > (SELECT past.batches())[emptied_by + 1] AND {_began("begun_by", "begun_batch")}
+) AS g JOIN LATERAL (
+    SELECT b.*, (
+        SELECT min(n.number) FROM public.group_attempts n
+        WHERE (n.shard, n.signature) = (g.shard, g.signature) AND n.number > b.number
+    ) AS next
+    FROM public.group_attempts b WHERE (b.shard, b.signature) = (g.shard, g.signature)
+        AND {_began("b.noted_by", "b.noted_batch")}
+    ORDER BY b.number DESC LIMIT 1
+) AS a ON coalesce(a.next, a.number + 1) = a.number + 1""",
 }
 
 
@@ -226,6 +311,10 @@ def upgrade() -> None:
     for name in _SETTINGS:
         body = f"SELECT current_setting('berth.{name}')::bigint[]"
         op.execute(f"CREATE FUNCTION past.{name}() RETURNS bigint[] LANGUAGE sql STABLE AS $$ {body} $$")
+    for function in (_REACH, _POSITION_AT, _CUT, _AS_OF):
+        op.execute(function)
+    for function, says in _DO.items():
+        op.execute(f"COMMENT ON FUNCTION past.{function} IS '{says}'")
     for name, query in _VIEWS.items():
         op.execute(f"CREATE VIEW past.{name} AS {query}")
         op.execute(

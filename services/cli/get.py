@@ -370,9 +370,7 @@ def _lists(kinds: str, names: list[str], given: dict[str, Any]) -> list[Listed]:
 
 def _check_form(lists: list[Listed], shape: Shape, *, watched: bool) -> None:
     if shape.form == "name" and any(each.kind not in NAMES or each.table == "owners" for each in lists):
-        raise typer.BadParameter(
-            "pending groups, actions, owners and totals have no names"
-        )
+        raise typer.BadParameter("pending groups, actions, owners and totals have no names")
     if shape.form in ("csv", "jsonl") and len(lists) > 1:
         raise typer.BadParameter(f"-o {shape.form} is of one kind; leave the others out")
     if not watched:

@@ -32,6 +32,7 @@ LISTENING = (
     "api_requests_per_key",
     "api_read_seconds",
     "api_lists_at_once",
+    "replica_dsn",
     "event_id_hours",
     "access_log_days",
 )

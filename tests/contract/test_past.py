@@ -141,7 +141,7 @@ class History:
             outcome = random.choice([Outcome.RELEASED, Outcome.EVICTED])
             self._decide(at, lease, parts, uid[4:], outcome=outcome, node=f"n{number}")
         for uid in [uid for uid in bound if random.random() < 0.1]:
-            parts["refreshed"].append(PlacementRefreshed(uid, 2, {"v": str(random.randrange(3))}))
+            parts["refreshed"].append(PlacementRefreshed(uid, 2, {"v": str(random.randrange(5))}))
         for uid in [uid for uid in waits if random.random() < 0.3]:
             signature = waits.pop(uid)
             parts["pending_removed"].append(uid)
@@ -149,13 +149,13 @@ class History:
                 self._bind(at, lease, parts, uid[4:], signature, random.choice(live), count)
             elif random.random() < 0.5:  # it goes on waiting in another row
                 self._wait(lease, parts, uid[4:], random.choice(SIGNATURES))
-        for _ in range(random.randrange(3)):
+        for _ in range(random.randrange(5)):
             pod, signature = f"p{at}-{self.seqs[at]}-{random.randrange(10**9)}", random.choice(SIGNATURES)
             if random.random() < 0.6 and live:
                 self._bind(at, lease, parts, pod, signature, random.choice(live), count)
             else:
                 self._wait(lease, parts, pod, signature)
-        for signature in {*waits.values()}:
+        for signature in sorted({*waits.values()}):
             if random.random() < 0.5:
                 parts["pending_groups"].append(
                     PendingGroup(
@@ -226,7 +226,11 @@ async def answers(store: Store) -> dict[str, Any]:
     ]
     pods = [each._replace(resource_version=None) for each in await store.pods(PodFilter(), 1_000, None)]
     pending = [each._replace(at_ms=None, cycle_seq=None) for each in await store.pending(None)]
-    gangs = [each._replace(at_ms=None, cycle_seq=None) for each in await store.gangs(None, None, 1_000, None)]
+    # Of a gang's groups the one is told of that was tried last, and when that was is not kept.
+    gangs = [
+        each._replace(at_ms=None, cycle_seq=None, reasons=None, shard=None)
+        for each in await store.gangs(None, None, 1_000, None)
+    ]
     return {
         "nodes": nodes,
         "pods": pods,
@@ -258,7 +262,7 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[PodC
     return found
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(5))
 async def test_the_past_is_as_it_was(backend: Backend, seed: int) -> None:
     history, store = await History.begin(seed, backend), backend.store()
     told = [(await history.step(), await answers(store)) for _ in range(40)]
@@ -301,16 +305,18 @@ async def test_the_past_before_the_first_batch_is_empty(backend: Backend) -> Non
 
 async def test_beyond_its_reach_the_past_is_refused(backend: Backend) -> None:
     history, store = await History.begin(3, backend), backend.store()
-    batches = [await history.step() for _ in range(10)]
+    for _ in range(10):
+        last = await history.step()
     with pytest.raises(OutOfReach, match="shard 1 has no batch 99"):
         await store.past.moment(BatchId(1, 99))
-    first = next(batch for batch in batches if batch.shard == 0)
-    position = (await store.past.moment(first)).position
-    await backend.lose_batch(0, 1)  # as where it was pruned
+    lead = max((0, 1), key=lambda shard: history.batches[shard])
+    await backend.lose_batch(lead, 1)  # as where it was pruned
     with pytest.raises(OutOfReach):
         await store.past.moment(AT_MS - 1)
+    with pytest.raises(OutOfReach):
+        await store.past.moment(BatchId(lead, 1))
+    assert (await store.past.moment(last)).position == 10
     assert (await store.past.moment(AT_MS + 10**6)).position == 10
-    assert position < 10
 
 
 async def test_a_key_sees_the_past_of_its_namespaces_alone(backend: Backend) -> None:

@@ -122,6 +122,30 @@ async def test_nothing_goes_that_is_not_audited_or_not_published(place: Place, s
     assert (gone["decisions"], gone["placements"], gone["cycles"]) == (0, 0, 0)
 
 
+async def test_the_past_ends_where_the_history_was_pruned(place: Place) -> None:
+    """Nothing of before may be told once rows are gone that held then."""
+    kept = "SELECT count(*) FROM past_pending"
+    await change(
+        place,
+        "INSERT INTO past_pending (removed_by, removed_batch, pod_uid, shard, namespace, name, signature, arrival, "
+        "since_ms) SELECT 0, 1, 'u' || i, 0, 'ns', 'p', '', i, 0 FROM generate_series(1, 5) AS i",
+    )
+    async with client_of(place) as client:
+        assert (await client.get("/v1/totals?at=0:1")).status_code == 200
+        await grow_older(place, 40)
+        await change(place, "UPDATE past_pending SET recorded_at = recorded_at - interval '40 days'")
+        await audit(place.dsn)
+        how: dict[str, Any] = {"journal_hours": 24 * 60, "owners_seconds": 1e7, "pause_seconds": 0}
+        assert (await prune(place.dsn, history_days=0, **how)).past == 0
+        assert (await client.get("/v1/totals?at=0:1")).status_code == 200
+        assert (await query(place, kept))[0][0] == 5
+        assert (await prune(place.dsn, history_days=30, **how)).past == 5, "more than one step"
+        assert (await query(place, kept))[0][0] == 0
+        refused = await client.get("/v1/totals?at=0:1")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (410, "out-of-reach")
+        assert (await client.get("/v1/totals?at=1s")).status_code == 200
+
+
 async def test_past_owners_and_workers_go_with_the_history_that_names_them(place: Place) -> None:
     await grow_older(place, 40)
     for column in ("taken_at", "ended_at"):

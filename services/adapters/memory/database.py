@@ -24,7 +24,7 @@ from services.adapters.memory.nodes import added, after, is_free
 from services.adapters.memory.nominations import NominationTables
 from services.adapters.memory.offsets import CursorRow as CursorRow
 from services.adapters.memory.offsets import OffsetRow as OffsetRow
-from services.adapters.memory.past_tables import Emptied, PastTables, SpecSet
+from services.adapters.memory.past_tables import PastTables, SpecSet
 from services.codec.settling import lost_together, outcome_of, settle
 from services.ports.access import Access, Place
 from services.ports.guards import (
@@ -432,14 +432,14 @@ class MemoryDatabase:
             self.pending[pod.pod_uid, pod.shard] = pod
             self.past.pending_added[pod.pod_uid, pod.shard] = self._writing_at
         for group in pods.pending_groups:
+            if (group.shard, group.signature) not in self.pending_groups:
+                self.past.groups_begun[group.shard, group.signature] = self._writing_at
             self.pending_groups[group.shard, group.signature] = group
             self._note_attempt(group)
         left = {(pod.shard, pod.signature) for pod in self.pending.values()} if touched else set()
         for group_key in touched - left:
             if self.pending_groups.pop(group_key, None) is not None:
-                kept = self.group_attempts.get(group_key)
-                told = Emptied(self._writing_at, kept[-1].number if kept else 0)
-                self.past.emptied.setdefault(group_key, []).append(told)
+                self.past.end_group(group_key, self._writing_at)
 
     def _removed(self, pods: BatchPods, shards: Sequence[int]) -> list[tuple[str, int]]:
         keys = ((uid, shard) for uid in pods.pending_removed for shard in shards)

@@ -212,9 +212,12 @@ def _write_nodes(then: MemoryDatabase, database: MemoryDatabase, at: int) -> Non
 
 
 def _write_groups(then: MemoryDatabase, database: MemoryDatabase, at: int) -> None:
-    """Write why groups wait: the last attempt, unless its pods went since or later ones were forgotten."""
+    """Write why groups wait: the last attempt by then, unless the next ones were forgotten."""
     past = database.past
-    waiting = {(pod.shard, pod.signature) for pod in then.pending.values()}
+    begun = {key for key in database.pending_groups if past.groups_begun.get(key, 0) <= at}
+    begun |= {
+        key for key, kept in past.refused.items() if any(each.begun <= at < each.emptied for each in kept)
+    }
     for key, kept in database.group_attempts.items():
         told = [each for each in kept if past.attempts_noted.get((*key, each.number), 0) <= at]
         if not told:
@@ -222,7 +225,6 @@ def _write_groups(then: MemoryDatabase, database: MemoryDatabase, at: int) -> No
         then.group_attempts[key] = told
         last = told[-1]
         is_followed = len(told) == len(kept) or kept[len(told)].number == last.number + 1
-        emptied = (each for each in past.emptied.get(key, ()) if each.position <= at)
-        if key in waiting and is_followed and all(each.last_number < last.number for each in emptied):
+        if key in begun and is_followed:
             fields = {name: getattr(last, name) for name in PendingGroup.__struct_fields__}
             then.pending_groups[key] = PendingGroup(**fields)

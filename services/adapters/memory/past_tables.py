@@ -41,11 +41,11 @@ class ObjectHeld(NamedTuple):
     until: int
 
 
-class Emptied(NamedTuple):
-    """The last pod of a group went, when the last of its attempts was this one."""
+class Refused(NamedTuple):
+    """There was a reason why a group waits, from one batch to another."""
 
-    position: int
-    last_number: int
+    begun: int
+    emptied: int
 
 
 @dataclasses.dataclass
@@ -59,7 +59,8 @@ class PastTables:
     objects: list[ObjectHeld] = dataclasses.field(default_factory=list)
     profiles_set: dict[tuple[str, int], int] = dataclasses.field(default_factory=dict)
     attempts_noted: dict[tuple[int, bytes, int], int] = dataclasses.field(default_factory=dict)
-    emptied: dict[Group, list[Emptied]] = dataclasses.field(default_factory=dict)
+    groups_begun: dict[Group, int] = dataclasses.field(default_factory=dict)
+    refused: dict[Group, list[Refused]] = dataclasses.field(default_factory=dict)
 
     def end_wait(self, key: tuple[str, int], pod: PendingPod, position: int) -> None:
         """Note that a batch removed a pod that waited."""
@@ -68,6 +69,10 @@ class PastTables:
     def end_object(self, key: tuple[str, str, str], row: ConfigRow, position: int) -> None:
         """Note that a batch changed or removed an object."""
         self.objects.append(ObjectHeld(row, self.config_set.pop(key, 0), position))
+
+    def end_group(self, key: Group, position: int) -> None:
+        """Note that the last pod of a group went."""
+        self.refused.setdefault(key, []).append(Refused(self.groups_begun.pop(key, 0), position))
 
     def clear(self) -> None:
         """Forget all."""

@@ -387,7 +387,7 @@ async def _write_pending(connection: Connection, pods: BatchPods, shards: Sequen
     groups = {(group.shard, group.signature): group for group in pods.pending_groups}
     if groups:
         columns = _columns(map(_group, groups.values()))
-        await connection.execute(sql.UPSERT_PENDING_GROUPS, *columns[:6])
+        await connection.execute(sql.UPSERT_PENDING_GROUPS, *columns[:6], *mark)
         await connection.execute(sql.NOTE_ATTEMPTS, *columns, *mark)
     if touched or groups:
         left = _columns(sorted(touched | groups.keys()))

@@ -24,48 +24,12 @@ from services.ports.past import (
     Totals,
 )
 
-# A journal of which no row was pruned begins at 1; of any other, what came before its first row is not known.
-_REACH = """
-SELECT greatest((SELECT position FROM past_reach), coalesce(max(f.position) - 1, 0)) AS position
-FROM shards s CROSS JOIN LATERAL (
-    SELECT batch, position FROM journal j WHERE j.shard = s.shard ORDER BY batch LIMIT 1
-) AS f WHERE f.batch > 1
-"""
+_REACH = "SELECT past.reach() AS position"
 _REACHED = "SELECT log_time_ms FROM journal WHERE position > :position ORDER BY position LIMIT 1"
-_AT_TIME = """
-SELECT coalesce(min(f.position) - 1, (SELECT max(position) FROM journal), 0) AS position
-FROM shards s CROSS JOIN LATERAL (
-    SELECT position FROM journal j WHERE j.shard = s.shard AND j.log_time_ms > :at_ms
-    ORDER BY j.log_time_ms, j.position LIMIT 1
-) AS f
-"""
+_AT_TIME = "SELECT past.position_at(:at_ms) AS position"
 _AT_BATCH = "SELECT position FROM journal WHERE shard = :shard AND batch = :batch"
 _JOURNAL = "SELECT min(batch) AS first, max(batch) AS last FROM journal WHERE shard = :shard"
-_CUT = """
-SELECT coalesce(next.batch - 1, (SELECT max(batch) FROM journal j WHERE j.shard = s.shard), 0) AS batch,
-    last.log_time_ms
-FROM shards s LEFT JOIN LATERAL (
-    SELECT batch FROM journal j WHERE j.shard = s.shard AND j.position > :position ORDER BY j.position LIMIT 1
-) AS next ON true LEFT JOIN LATERAL (
-    SELECT log_time_ms FROM journal j WHERE j.shard = s.shard AND j.position <= :position
-    ORDER BY j.position DESC LIMIT 1
-) AS last ON true
-ORDER BY s.shard
-"""
-# The rows before a moment say up to where the shards of their workers had counted; of a shard whose worker
-# was quiet for long, the first row behind it does.
-_LOOKED_BACK = 1_000
-_SEQS = f"""
-SELECT DISTINCT ON (s.key) s.key::int AS shard, (s.value->>1)::bigint AS seq
-FROM journal j CROSS JOIN LATERAL json_each(j.seqs) AS s
-WHERE j.position <= :position AND j.position > :position - {_LOOKED_BACK} ORDER BY s.key, j.position DESC
-"""
-_SEQS_BEHIND = """
-SELECT DISTINCT ON (s.key) s.key::int AS shard, (s.value->>0)::bigint AS seq
-FROM journal j CROSS JOIN LATERAL json_each(j.seqs) AS s
-WHERE j.position > :position ORDER BY s.key, j.position
-"""
-_SEQS_NOW = "SELECT shard, seq_next AS seq FROM shards"
+_CUT = "SELECT batch, log_time_ms, seq FROM past.cut(:position)"
 
 _CUTS = """
 cuts AS MATERIALIZED (
@@ -163,8 +127,8 @@ class PostgresPast:
             raise OutOfReach(f"the past is not known as far back as {_named(at)}{since}")
         rows = await self._ask(_CUT, position=position)
         times = [row.log_time_ms for row in rows if row.log_time_ms is not None]
-        seqs = await self._seqs(position)
-        return Moment(position, max(times, default=0), [row.batch for row in rows], seqs)
+        batches, seqs = [row.batch for row in rows], [row.seq for row in rows]
+        return Moment(position, max(times, default=0), batches, seqs)
 
     async def _position(self, at: int | BatchId) -> int:
         if isinstance(at, int):
@@ -175,14 +139,6 @@ class PostgresPast:
         kept = (await self._ask(_JOURNAL, shard=at.shard))[0]
         has = "no batch is kept" if kept.first is None else f"it has {kept.first} to {kept.last}"
         raise OutOfReach(f"the journal of shard {at.shard} has no batch {at.batch}: {has}")
-
-    async def _seqs(self, position: int) -> list[int]:
-        seqs: dict[int, int] = {row.shard: row.seq for row in await self._ask(_SEQS, position=position)}
-        now = {row.shard: row.seq for row in await self._ask(_SEQS_NOW)}
-        if quiet := [shard for shard in now if shard not in seqs and now[shard] > 1]:
-            behind = {row.shard: row.seq for row in await self._ask(_SEQS_BEHIND, position=position)}
-            seqs |= {shard: behind.get(shard, now[shard]) for shard in quiet}
-        return [seqs.get(shard, 1) for shard in sorted(now)]
 
     async def changes(self, before: Moment, after: Moment, seen: Sequence[str] | None) -> Changes:
         """See ``Past.changes``."""

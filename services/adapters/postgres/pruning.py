@@ -151,7 +151,34 @@ WITH gone AS (
 SELECT count(*) FROM gone
 """
 
-_TABLES = ("journal", "inbox", "decisions", "cycles", "node_specs", "bill_hours", "shard_owners", "workers")
+# What ended before: no moment that the past reaches had it.
+_PAST = ("past_pending", "past_labels", "past_groups", "past_config")
+# Said before anything goes. A fact has the time when its transaction began, its batch that when it ended.
+_END_REACH = """
+UPDATE past_reach SET position = greatest(position, coalesce((
+    SELECT max(position) FROM journal WHERE recorded_at < now() - $1::interval + interval '1 minute'
+), 0))
+"""
+_FORGET_PAST = """
+WITH gone AS (
+    DELETE FROM {table} WHERE ctid IN (
+        SELECT t.ctid FROM {table} t WHERE t.recorded_at < now() - $1::interval LIMIT $2
+    ) RETURNING 1
+)
+SELECT count(*) FROM gone
+"""
+
+_TABLES = (
+    "journal",
+    "inbox",
+    "decisions",
+    "cycles",
+    "node_specs",
+    "past",
+    "bill_hours",
+    "shard_owners",
+    "workers",
+)
 
 
 class Pruned(NamedTuple):
@@ -162,6 +189,7 @@ class Pruned(NamedTuple):
     decisions: int
     cycles: int
     node_specs: int
+    past: int
     bill_hours: int
     shard_owners: int
     workers: int
@@ -180,9 +208,10 @@ async def prune(
 ) -> Pruned:
     """Delete rows of the journal and, unless ``history_days`` is 0, of the history that are older.
 
-    Hours of the bill go that are older than ``bill_days``, and none where that is 0. ``decisions`` counts
-    placements, too. Only what the last audit saw goes in which all held. Past owners of
-    shards, and workers, go that were not heard of for ``owners_seconds``.
+    ``past`` counts what was kept only to tell of the past, which reaches less far back from then on. Hours of
+    the bill go that are older than ``bill_days``, and none where that is 0. ``decisions`` counts placements,
+    too. Only what the last audit saw goes in which all held. Past owners of shards, and workers, go that were
+    not heard of for ``owners_seconds``.
     """
     session = Session(dsn, "berth-prune", BULK)
     counts = dict.fromkeys(_TABLES, 0)
@@ -201,14 +230,18 @@ async def prune(
         await add("inbox", _inbox(session))
         if history_days:
             days = datetime.timedelta(days=history_days)
+            async with session.use() as connection:
+                await connection.execute(_END_REACH, days)
             for shard in shards:
                 await add("decisions", _decisions(session, shard, days))
                 await add("cycles", _slices(session, _CYCLES, shard, rows_max=_CYCLES_MAX))
             async with session.use() as connection:
                 before = (await connection.fetchrow(_BOUNDS, shards[0], days))["before"]
             await add("node_specs", _specs(session, before))
+            for table in _PAST:
+                await add("past", _old(session, _FORGET_PAST.format(table=table), days))
         if bill_days:
-            await add("bill_hours", _bill(session, datetime.timedelta(days=bill_days)))
+            await add("bill_hours", _old(session, _BILL, datetime.timedelta(days=bill_days)))
         for table, forget in (("shard_owners", forget_owners), ("workers", forget_workers)):
             await add(table, _forgotten(session, forget, owners_seconds))
         async with session.use() as connection:
@@ -227,11 +260,11 @@ async def _journal(session: Session, shard: int, age: datetime.timedelta) -> Asy
         yield count
 
 
-async def _bill(session: Session, age: datetime.timedelta) -> AsyncIterator[int]:
+async def _old(session: Session, statement: str, age: datetime.timedelta) -> AsyncIterator[int]:
     count = 1
     while count:
         async with session.use() as connection:
-            count = await connection.fetchval(_BILL, age, _ROWS_MAX)
+            count = await connection.fetchval(statement, age, _ROWS_MAX)
         yield count
 
 

@@ -56,7 +56,7 @@ GRANTS: Mapping[str, Grants] = {
     "past_labels": Grants(_ADD, prune=_CUT),
     "past_groups": Grants(_ADD, prune=_CUT),
     "past_config": Grants(_ADD, prune=_CUT),
-    "past_reach": Grants(),
+    "past_reach": Grants(prune="SELECT, UPDATE"),
     "pending_groups": Grants(_ALL),
     "group_attempts": Grants(_ALL),
     "nominations": Grants(_ALL),

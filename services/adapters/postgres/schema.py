@@ -206,6 +206,8 @@ pending_groups = sa.Table(
     sa.Column("unresolvable", sa.Boolean, nullable=False),
     sa.Column("cycle_seq", sa.BigInteger, nullable=False),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("begun_by", sa.Integer),
+    sa.Column("begun_batch", sa.BigInteger),
     sa.PrimaryKeyConstraint("shard", "signature"),
 )
 
@@ -784,9 +786,10 @@ past_groups = sa.Table(
     metadata,
     sa.Column("shard", sa.Integer, nullable=False),
     sa.Column("signature", sa.LargeBinary, nullable=False),
+    sa.Column("begun_by", sa.Integer),
+    sa.Column("begun_batch", sa.BigInteger),
     sa.Column("emptied_by", sa.Integer, nullable=False),
     sa.Column("emptied_batch", sa.BigInteger, nullable=False),
-    sa.Column("last_number", sa.BigInteger, nullable=False),
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     sa.PrimaryKeyConstraint("shard", "signature", "emptied_by", "emptied_batch"),
 )

@@ -117,8 +117,8 @@ SELECT DISTINCT shard, signature FROM gone
 """
 
 UPSERT_PENDING_GROUPS = """
-INSERT INTO pending_groups (shard, signature, reasons, unresolvable, cycle_seq, at_ms)
-SELECT w.shard, w.signature, w.reasons::jsonb, w.unresolvable, w.cycle_seq, w.at_ms
+INSERT INTO pending_groups (shard, signature, reasons, unresolvable, cycle_seq, at_ms, begun_by, begun_batch)
+SELECT w.shard, w.signature, w.reasons::jsonb, w.unresolvable, w.cycle_seq, w.at_ms, $7::int, $8::bigint
 FROM unnest($1::int[], $2::bytea[], $3::text[], $4::bool[], $5::bigint[], $6::bigint[])
     AS w (shard, signature, reasons, unresolvable, cycle_seq, at_ms)
 ON CONFLICT (shard, signature) DO UPDATE SET
@@ -164,13 +164,10 @@ WITH gone AS (
     DELETE FROM pending_groups g USING unnest($1::int[], $2::bytea[]) AS w (shard, signature)
     WHERE g.shard = w.shard AND g.signature = w.signature
         AND NOT EXISTS (SELECT FROM pending p WHERE p.shard = w.shard AND p.signature = w.signature)
-    RETURNING g.shard, g.signature
+    RETURNING g.shard, g.signature, g.begun_by, g.begun_batch
 )
-INSERT INTO past_groups (shard, signature, emptied_by, emptied_batch, last_number)
-SELECT g.shard, g.signature, $3::int, $4::bigint, coalesce((
-    SELECT max(a.number) FROM group_attempts a WHERE a.shard = g.shard AND a.signature = g.signature
-), 0)
-FROM gone g WHERE $4::bigint IS NOT NULL
+INSERT INTO past_groups (shard, signature, begun_by, begun_batch, emptied_by, emptied_batch)
+SELECT shard, signature, begun_by, begun_batch, $3::int, $4::bigint FROM gone WHERE $4::bigint IS NOT NULL
 """
 
 END_NOMINATIONS = """
