@@ -34,6 +34,7 @@ KEY = Security(
 """Describes in the contract how a client shows its key; ``auth.Gate`` checks the key."""
 
 _TRY = {
+    "/v1/diff": "?from=1h",
     "/v1/pods": "?phase=bound&limit=20",
     "/v1/decisions": "?order=newest&limit=20",
 }

@@ -28,7 +28,7 @@ _TIME_MAX = 64
 class Totals(Struct, kw_only=True):
     """Sums over the cluster."""
 
-    at: Annotated[str | None, about("Log time of the moment that was asked for; null: now")]
+    at: Annotated[str | None, about("Log time of the moment that was asked for; null: now, or before all")]
     nodes: Annotated[int, about("Nodes that there are")]
     allocatable: Annotated[dict[str, str], about(f"What they offer together: {QUANTITIES}")]
     requested: Annotated[dict[str, str], about("What their pods ask for together, in the same units")]
@@ -67,8 +67,10 @@ class ChangedPod(Struct, kw_only=True):
 class Diff(Struct, kw_only=True):
     """What differs between two moments; what came and went between them is not told."""
 
-    begin: Annotated[str, about("Log time of the first moment")] = msgspec.field(name="from")
-    until: Annotated[str, about("Log time of the second moment")]
+    begin: Annotated[str | None, about("Log time of the first moment; null: before all")] = msgspec.field(
+        name="from"
+    )
+    until: Annotated[str | None, about("Log time of the second moment; null: before all")]
     nodes: Annotated[list[ChangedNode], about("Nodes, by name")]
     pods: Annotated[list[ChangedPod], about("Pods, by uid; those of the namespaces that the key sees")]
     before: Annotated[Totals, about("Sums at the first moment")]
@@ -94,10 +96,13 @@ def totals_of(row: TotalsRow, at: str | None) -> Totals:
     )
 
 
+def _at(moment: Moment) -> str | None:
+    return instant(moment.log_time_ms) if moment.position else None
+
+
 async def show_totals(store: Store) -> Totals:
     """Return the sums over the cluster, as of the store's moment."""
-    at = None if store.moment is None else instant(store.moment.log_time_ms)
-    return totals_of(await store.totals(), at)
+    return totals_of(await store.totals(), None if store.moment is None else _at(store.moment))
 
 
 async def show_diff(store: Store, before: Moment, after: Moment, namespace: str | None) -> Diff:
@@ -105,8 +110,8 @@ async def show_diff(store: Store, before: Moment, after: Moment, namespace: str 
     seen = store.seen if namespace is None else [namespace]
     changes = await store.past.changes(before, after, None if seen is None else sorted(seen))
     return Diff(
-        begin=instant(before.log_time_ms),
-        until=instant(after.log_time_ms),
+        begin=_at(before),
+        until=_at(after),
         nodes=list(map(_node, changes.nodes)),
         pods=list(map(_pod, changes.pods)),
         before=await show_totals(store.as_of(before)),

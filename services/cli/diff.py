@@ -59,7 +59,7 @@ def _print(found: Json, *, is_wide: bool) -> None:
     counts = Counter(each["change"] for each in found["pods"])
     counts.update(f"nodes {each['change']}" for each in found["nodes"])
     what = ", ".join(f"{count:,} {change}" for change, count in sorted(counts.items())) or "nothing"
-    say(f"From {found['from']} to {found['until']}: {what}.")
+    say(f"From {found['from'] or 'the beginning'} to {found['until'] or 'the beginning'}: {what}.")
     if found["more"]:
         say("There is more than is shown: ask for a shorter time, or for a namespace.")
     for title, columns, rows in (("node", NODES, found["nodes"]), ("pod", PODS, _ordered(found["pods"]))):

@@ -596,6 +596,7 @@ async def test_the_contract_names_all_routes(world: World) -> None:
         "/v1/decisions/{id}",
         "/v1/decisions/{id}/explanation",
         "/v1/pending",
+        *("/v1/totals", "/v1/diff"),
         "/v1/nominations",
         "/v1/bill",
         "/v1/actions",

@@ -127,8 +127,8 @@ async def test_the_past_ends_where_the_history_was_pruned(place: Place) -> None:
     kept = "SELECT count(*) FROM past_pending"
     await change(
         place,
-        "INSERT INTO past_pending (removed_by, removed_batch, pod_uid, shard, namespace, name, signature, arrival, "
-        "since_ms) SELECT 0, 1, 'u' || i, 0, 'ns', 'p', '', i, 0 FROM generate_series(1, 5) AS i",
+        "INSERT INTO past_pending (removed_by, removed_batch, pod_uid, shard, namespace, name, signature, "
+        "arrival, since_ms) SELECT 0, 1, 'u' || i, 0, 'ns', 'p', '', i, 0 FROM generate_series(1, 5) AS i",
     )
     async with client_of(place) as client:
         assert (await client.get("/v1/totals?at=0:1")).status_code == 200

@@ -309,6 +309,7 @@ NO_SECRET: dict[str, list[str]] = {
     "/v1/audit": [""],
     "/v1/workers": [""],
     "/v1/owners": ["", "?limit=1"],
+    "/v1/totals": ["", "?at=1s"],
 }
 """What to ask of routes that have nothing of any team, or are not for those who see few namespaces."""
 
@@ -319,12 +320,12 @@ async def asked(world: World) -> dict[str, list[str]]:
     assert (len(decisions) >= 12, len(letters)) == (True, 3)
     return NO_SECRET | {
         "/v1/nodes": ["", "?name=n", "?limit=1"],
-        "/v1/nodes/{name}": ["n1", "n2"],
+        "/v1/nodes/{name}": ["n1", "n2", "n1?at=1s"],
         "/v1/pods": [
             *("", "?node=n1", "?phase=bound", "?phase=pending", "?limit=1", f"?cursor={cursor('a')}"),
-            f"?gang={OURS}/ant-team",
+            *(f"?gang={OURS}/ant-team", "?at=1s", "?at=1s&node=n1", "?at=1s&limit=1"),
         ],
-        "/v1/pods/{namespace}/{name}": PODS,
+        "/v1/pods/{namespace}/{name}": PODS + [f"{pod}?at=1s" for pod in PODS],
         "/v1/pods/{namespace}/{name}/attempts": PODS + [f"{pod}?at={AT}" for pod in PODS],
         "/v1/decisions": [
             "",
@@ -341,12 +342,13 @@ async def asked(world: World) -> dict[str, list[str]]:
         ],
         "/v1/decisions/{id}": decisions,
         "/v1/decisions/{id}/explanation": decisions,
-        "/v1/config": ["", "?kind=Service", "?kind=Namespace", "?limit=1"],
+        "/v1/config": ["", "?kind=Service", "?kind=Namespace", "?limit=1", "?at=1s"],
         "/v1/config/{kind}/{name}": [f"Namespace/{team}" for team in (OURS, THEIRS)],
         "/v1/config/{kind}/{namespace}/{name}": [
             f"Service/{team}/{'ant' if team == OURS else MARK}-svc" for team in (OURS, THEIRS)
         ],
-        "/v1/pending": ["", "?shard=0", "?shard=1", "?limit=1"],
+        "/v1/pending": ["", "?shard=0", "?shard=1", "?limit=1", "?at=1s"],
+        "/v1/diff": ["?from=1000h", f"?from=1000h&namespace={OURS}", "?from=1000h&until=1s"],
         "/v1/nominations": ["", "?limit=1"],
         "/v1/bill": ["", "?limit=1", "?by=quality", "?by=day", f"?namespace={OURS}"],
         "/v1/actions": ["", "?node=n1", "?limit=1"],
@@ -354,7 +356,7 @@ async def asked(world: World) -> dict[str, list[str]]:
         "/v1/replicas/{namespace}/{name}": [
             f"{team}/{'ant' if team == OURS else MARK}-hosted" for team in (OURS, THEIRS)
         ],
-        "/v1/gangs": ["", "?limit=1", f"?namespace={OURS}"],
+        "/v1/gangs": ["", "?limit=1", f"?namespace={OURS}", "?at=1s"],
         "/v1/gangs/{namespace}/{name}": [
             f"{team}/{'ant' if team == OURS else MARK}-team" for team in (OURS, THEIRS)
         ],
