@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime
 import re
+from typing import NamedTuple
 
 from domain.model.errors import FieldError
 from domain.model.validation import shown
-from services.ports.past import BatchId
 
 TIMES = "1h (ago), 03:17, 2026-01-31, '2026-01-31 08:00', 2026-01-31T08:00:00Z or now"
 """What is allowed, by examples."""
@@ -20,6 +20,13 @@ _SECONDS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 _AGO = re.compile(r"(?:\d{1,9}(?:\.\d{1,6})?[wdhms])+", re.ASCII)
 _OF_THE_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?Z?", re.ASCII)
 _OF_THE_YEAR = re.compile(r"(\d{2}-\d{2})[ T](\d{1,2}:\d{2}(?::\d{2})?)Z?", re.ASCII)
+
+
+class BatchId(NamedTuple):
+    """A batch: the shard whose journal counts it, and its number there."""
+
+    shard: int
+    batch: int
 
 
 def moment_ms(path: str, text: str, now: datetime.datetime | None = None) -> int:

@@ -33,7 +33,7 @@ from services.api.past import past_routes
 from services.api.profiles import profile_routes
 from services.api.replicas import replicas_routes
 from services.api.resending import resend_routes
-from services.api.routes import decision_routes, object_routes, state_routes
+from services.api.routes import decision_routes, node_routes, pod_routes, state_routes
 from services.api.workers import worker_routes
 from services.build import build
 from services.metrics import CONTENT_TYPE, ApiMetrics, render_ledger
@@ -74,8 +74,8 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
 
     app.include_router(ingest_routes(deps), tags=["events"], dependencies=[allow("write")], responses=_ERRORS)
     app.include_router(resend_routes(deps), tags=["events"], dependencies=[allow("write")], responses=_ERRORS)
-    app.include_router(object_routes(deps), tags=["state"], dependencies=[allow("read")], responses=_ERRORS)
-    app.include_router(past_routes(deps), tags=["state"], dependencies=[allow("read")], responses=_ERRORS)
+    for router in (node_routes(deps), pod_routes(deps), past_routes(deps)):
+        app.include_router(router, tags=["state"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(
         decision_routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS
     )

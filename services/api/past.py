@@ -100,9 +100,10 @@ def _at(moment: Moment) -> str | None:
     return instant(moment.log_time_ms) if moment.position else None
 
 
-async def show_totals(store: Store) -> Totals:
-    """Return the sums over the cluster, as of the store's moment."""
-    return totals_of(await store.totals(), None if store.moment is None else _at(store.moment))
+async def show_totals(store: Store, moment: Moment | None) -> Totals:
+    """Return the sums over the cluster."""
+    seen = None if store.seen is None else sorted(store.seen)
+    return totals_of(await store.past.totals(moment, seen), None if moment is None else _at(moment))
 
 
 async def show_diff(store: Store, before: Moment, after: Moment, namespace: str | None) -> Diff:
@@ -114,8 +115,8 @@ async def show_diff(store: Store, before: Moment, after: Moment, namespace: str 
         until=_at(after),
         nodes=list(map(_node, changes.nodes)),
         pods=list(map(_pod, changes.pods)),
-        before=await show_totals(store.as_of(before)),
-        after=await show_totals(store.as_of(after)),
+        before=await show_totals(store, before),
+        after=await show_totals(store, after),
         more=changes.more,
     )
 
@@ -167,7 +168,8 @@ def past_routes(deps: Deps) -> APIRouter:
 
     @router.get("/v1/totals", responses=answering(Totals), summary="Sum over the cluster")
     async def totals(request: Request, at: AsOf = None) -> Response:
-        return json_answer(await show_totals(await as_of_store(deps, request, at)))
+        store = await as_of_store(deps, request, at)
+        return json_answer(await show_totals(store, store.moment))
 
     @router.get("/v1/diff", responses=answering(Diff), summary="Say what differs between two moments")
     async def diff(

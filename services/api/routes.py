@@ -100,8 +100,8 @@ def _split_gang(gang: str | None, namespace: str | None) -> tuple[str | None, st
     return of, name
 
 
-def object_routes(deps: Deps) -> APIRouter:
-    """Return the routes of nodes and pods."""
+def node_routes(deps: Deps) -> APIRouter:
+    """Return the routes of nodes."""
     router = APIRouter()
 
     @router.get("/v1/nodes", responses=answering(answers.NodePage), summary="List nodes")
@@ -125,6 +125,13 @@ def object_routes(deps: Deps) -> APIRouter:
         store = await as_of_store(deps, request, at)
         found = await views.show_node(store, name, sees_all=sees_all)
         return found_answer(found, f"node {name}")
+
+    return router
+
+
+def pod_routes(deps: Deps) -> APIRouter:
+    """Return the routes of pods."""
+    router = APIRouter()
 
     @router.get("/v1/pods", responses=answering(answers.PodPage), summary="List live pods")
     async def pods(

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from domain.model.errors import BerthError
 from domain.model.nodes import NodeSpec
+from services.times import BatchId as BatchId
 
 CHANGES_MAX = 10_000
 """Pods, and nodes, that a comparison of two moments lists at most."""
@@ -16,13 +17,6 @@ class OutOfReach(BerthError):
     """A moment is before what the ledger can still tell of the past, or is not there yet."""
 
     code = "out-of-reach"
-
-
-class BatchId(NamedTuple):
-    """A batch: the shard whose journal counts it, and its number there."""
-
-    shard: int
-    batch: int
 
 
 class Moment(NamedTuple):
@@ -103,6 +97,9 @@ class Past(Protocol):
         OutOfReach
             The journal or the past does not reach back so far, or there is no such batch.
         """
+
+    async def totals(self, moment: Moment | None, seen: Sequence[str] | None) -> Totals:
+        """Return sums over the cluster, of now or as of a moment."""
 
     async def changes(self, before: Moment, after: Moment, seen: Sequence[str] | None) -> Changes:
         """Return how pods of these namespaces (None: all) and nodes differ, at most ``CHANGES_MAX`` of each.

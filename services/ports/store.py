@@ -22,7 +22,7 @@ from services.ports.ledger import (
     ProfileRow,
 )
 from services.ports.log import Span
-from services.ports.past import Moment, Past, Totals
+from services.ports.past import Moment, Past
 from services.ports.pods import MoveRow
 
 Row = TypeVar("Row")
@@ -436,13 +436,10 @@ class Store(Protocol):
     def as_of(self, moment: Moment) -> Self:
         """Return this store as it was at a moment, for the questions about what the cluster held.
 
-        These are those for nodes, pods, decisions, pending groups, gangs, configuration, profiles and totals.
+        These are those for nodes, pods, decisions, pending groups, gangs, configuration and profiles.
         What is not kept of the past is left out: the version of a node is 0, and that of a pod None.
         ``moment`` says which moment it is; None: it is the store of now.
         """
-
-    async def totals(self) -> Totals:
-        """Return sums over the cluster."""
 
     async def nodes(self, limit: int, after: str | None, name: str | None) -> Rows[NodeState]:
         """Return live nodes, by name; ``name`` keeps names that contain it."""

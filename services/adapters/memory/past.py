@@ -38,6 +38,10 @@ class MemoryPast:
         """See ``Past.moment``."""
         return moment_of(self._database, at)
 
+    async def totals(self, moment: Moment | None, seen: Sequence[str] | None) -> Totals:
+        """See ``Past.totals``."""
+        return _totals(self._database if moment is None else as_of(self._database, moment), seen)
+
     async def changes(self, before: Moment, after: Moment, seen: Sequence[str] | None) -> Changes:
         """See ``Past.changes``."""
         return changes_between(self._database, before, after, seen)
@@ -119,7 +123,7 @@ def _offered(database: MemoryDatabase) -> dict[str, NodeSpec]:
     return {row.name: row.spec for row in database.nodes.values() if not row.deleted and row.spec is not None}
 
 
-def totals_of(database: MemoryDatabase, sees: Sequence[str] | None) -> Totals:
+def _totals(database: MemoryDatabase, sees: Sequence[str] | None) -> Totals:
     """Return the sums over the cluster."""
     live = [row for row in database.nodes.values() if not row.deleted]
     offered: Counter[str] = Counter()

@@ -28,7 +28,7 @@ from services.adapters.memory.pages import (
     payload_bytes,
     spec_bytes,
 )
-from services.adapters.memory.past import MemoryPast, as_of, totals_of
+from services.adapters.memory.past import MemoryPast, as_of
 from services.adapters.memory.processes import MemoryProcesses
 from services.ports.ledger import (
     ConfigRow,
@@ -40,7 +40,7 @@ from services.ports.ledger import (
     ProfileRow,
 )
 from services.ports.log import PODS_TOPIC, Span
-from services.ports.past import Moment, Past, Totals
+from services.ports.past import Moment, Past
 from services.ports.store import (
     EXAMPLES_MAX,
     Bills,
@@ -88,10 +88,6 @@ class MemoryStore:
         narrowed = copy.copy(self)
         narrowed._database, narrowed.moment = as_of(self._database, moment), moment
         return narrowed
-
-    async def totals(self) -> Totals:
-        """See ``Store.totals``."""
-        return totals_of(self._database, None if self.seen is None else sorted(self.seen))
 
     def _sees(self, namespace: str) -> bool:
         return self.seen is None or namespace in self.seen

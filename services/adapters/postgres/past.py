@@ -140,6 +140,10 @@ class PostgresPast:
         has = "no batch is kept" if kept.first is None else f"it has {kept.first} to {kept.last}"
         raise OutOfReach(f"the journal of shard {at.shard} has no batch {at.batch}: {has}")
 
+    async def totals(self, moment: Moment | None, seen: Sequence[str] | None) -> Totals:
+        """See ``Past.totals``."""
+        return await _totals(self._engine if moment is None else self._engine.as_of(moment), seen)
+
     async def changes(self, before: Moment, after: Moment, seen: Sequence[str] | None) -> Changes:
         """See ``Past.changes``."""
         batches = {"b1": list(before.batches), "b2": list(after.batches)}
@@ -178,7 +182,7 @@ def _named(at: int | BatchId) -> str:
     return _instant(at) if isinstance(at, int) else f"batch {at.batch} of shard {at.shard}"
 
 
-async def totals(engine: Engine, seen: Sequence[str] | None) -> Totals:
+async def _totals(engine: Engine, seen: Sequence[str] | None) -> Totals:
     """Return the sums over the cluster, of now or as of the engine's moment."""
     n, s, p, w = t.nodes.c, t.node_specs.c, t.placements.c, t.pending.c
     live = t.nodes.join(t.node_specs, sa.and_(s.node_id == n.id, s.version == n.spec_version))

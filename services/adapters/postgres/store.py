@@ -20,7 +20,7 @@ from services.adapters.postgres.access import PostgresCallers
 from services.adapters.postgres.bills import PostgresBills
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.gangs import page_of_gangs
-from services.adapters.postgres.past import PostgresPast, totals
+from services.adapters.postgres.past import PostgresPast
 from services.adapters.postgres.processes import PostgresProcesses
 from services.adapters.postgres.rows import ResourceIds
 from services.adapters.postgres.selects import (
@@ -45,7 +45,7 @@ from services.adapters.postgres.selects import (
 from services.codec.attempts import unpack_attempt
 from services.ports.ledger import ConfigRow, DeadLetter, GroupAttempts, NodeRow, ProfileRow
 from services.ports.log import Span
-from services.ports.past import Moment, Past, Totals
+from services.ports.past import Moment, Past
 from services.ports.store import (
     Bills,
     Callers,
@@ -101,10 +101,6 @@ class PostgresStore:
         narrowed = copy.copy(self)
         narrowed._engine, narrowed.moment = self._engine.as_of(moment), moment
         return narrowed
-
-    async def totals(self) -> Totals:
-        """Sum over all nodes, and count pods along their indexes."""
-        return await totals(self._engine, None if self.seen is None else sorted(self.seen))
 
     async def nodes(self, limit: int, after: str | None, name: str | None) -> Rows[NodeState]:
         """Read a page of live nodes."""
