@@ -188,6 +188,7 @@ _DO = {
     "reach()": "the position of the journal from which on the past is known",
     "position_at": "the position at a log time: of the longest prefix of the journal without a later row",
     "cut": "of each shard, the last batch and the next decision of a prefix of the journal",
+    "held": "what the pods of these nodes, or of all (null), ask for together, as of the session''s moment",
     "as_of": "lets all tables of this session be as they were at a log time, and returns the last by then",
 }
 
@@ -196,8 +197,13 @@ def _began(by: str, batch: str) -> str:
     return f"({batch} IS NULL OR {batch} <= (SELECT past.batches())[{by} + 1])"
 
 
-_ENDED = """(SELECT (at - 1)::integer AS shard, batch
+_CUT_ROWS = """(SELECT (at - 1)::integer AS shard, batch
     FROM unnest((SELECT past.batches())) WITH ORDINALITY AS u (batch, at)) AS cut"""
+
+_REMOVED_SINCE = f"""{_CUT_ROWS} CROSS JOIN LATERAL (
+    SELECT * FROM public.past_pending c
+    WHERE c.removed_by = cut.shard AND c.removed_batch > cut.batch OFFSET 0
+) AS w"""
 
 _LABELS = """coalesce((
     SELECT coalesce(l.labels, '{}') FROM public.past_labels l WHERE (l.shard, l.seq) = (p.shard, p.seq)
@@ -205,72 +211,77 @@ _LABELS = """coalesce((
 ), p.labels) AS labels"""
 
 
-def _placement(released: str) -> str:
-    at_ms = "p.released_at_ms" if released else "NULL::bigint"
-    at = "p.released_recorded_at" if released else "NULL::timestamptz"
-    return f"""SELECT p.shard, p.seq, p.pod_uid, p.namespace, p.name, NULL::bigint AS resource_version,
-    p.signature, {_LABELS}, p.node, p.adopted, p.bound_at_ms, {at_ms} AS released_at_ms, p.recorded_at,
-    {at} AS released_recorded_at, p.life, p.counted, p.orphaned, p.home, p.gang"""
+_PLACED = f"""p.shard, p.seq, p.pod_uid, p.namespace, p.name, NULL::bigint AS resource_version, p.signature,
+    {_LABELS}, p.node, p.adopted, p.bound_at_ms"""
+_REST = "p.life, p.counted, p.orphaned, p.home, p.gang"
+_OPEN = f"""SELECT {_PLACED}, NULL::bigint AS released_at_ms, p.recorded_at,
+    NULL::timestamptz AS released_recorded_at, {_REST}"""
+_IS_OPEN = "(p.released_at_ms IS NULL OR p.closed_batch > (SELECT past.batches())[p.closed_by + 1])"
 
 
 def _waiting(table: str) -> str:
     return f"""SELECT w.pod_uid, w.namespace, w.name, NULL::bigint AS resource_version, w.signature, w.labels,
-    w.shard, w.arrival, w.since_ms, NULL::text AS sent_by, true AS tried, w.life, w.gang FROM {table} w"""
+    w.shard, w.arrival, w.since_ms, NULL::text AS sent_by, true AS tried, w.life, w.gang FROM {table}"""
 
 
 _OBJECT = "kind, namespace, name, object, resource_version, at_ms, sent_by"
 _OPENED = _began("p.opened_by", "p.opened_batch")
 
-# As the invariant requested-is-the-sum says it.
+# As the invariant requested-is-the-sum says it; of some nodes, or (null) of all.
 _HELD = """
-    SELECT c.node, a.key AS resource, sum(c.pods * a.value::bigint) AS held FROM (
-        SELECT p.node, p.signature, count(*) AS pods FROM past.placements p
-        WHERE p.released_at_ms IS NULL AND p.counted GROUP BY p.node, p.signature
-    ) AS c JOIN public.templates t USING (signature)
-    CROSS JOIN LATERAL jsonb_each_text((t.spec->'requests')::jsonb || '{"pods": 1}') AS a
-    GROUP BY c.node, a.key
+CREATE FUNCTION past.held(names text[]) RETURNS TABLE (node text, resource text, held bigint)
+LANGUAGE sql STABLE AS $$
+    WITH held AS MATERIALIZED (
+        SELECT p.node, p.signature, p.life FROM past.open_placements p
+        WHERE p.counted AND (names IS NULL OR p.node = ANY(names))
+    ), amounts AS MATERIALIZED (
+        SELECT t.signature, a.key, a.value::bigint AS amount
+        FROM public.templates t
+        CROSS JOIN LATERAL jsonb_each_text((t.spec->'requests')::jsonb || '{"pods": 1}') AS a
+        WHERE t.signature IN (SELECT signature FROM held)
+    )
+    SELECT h.node, a.key, sum(h.pods * a.amount)::bigint
+    FROM (SELECT node, signature, count(*) AS pods FROM held GROUP BY node, signature) AS h
+    JOIN amounts a USING (signature) GROUP BY h.node, a.key
     UNION ALL
-    SELECT p.node, 'nvidia.com/gpu#' || i.device, sum(CASE
+    SELECT h.node, 'nvidia.com/gpu#' || i.device, sum(CASE
         WHEN coalesce((t.spec->'requests'->>'nvidia.com/gpu')::bigint, 0) > 0 THEN 1000
         ELSE (t.spec->'requests'->>'berth.dev/gpu-milli')::bigint
-    END)
-    FROM past.placements p JOIN public.templates t USING (signature)
-    CROSS JOIN LATERAL jsonb_array_elements_text(p.life::jsonb->'devices') AS i (device)
-    WHERE p.released_at_ms IS NULL AND p.counted AND p.life IS NOT NULL GROUP BY p.node, i.device
+    END)::bigint
+    FROM held h JOIN public.templates t USING (signature)
+    CROSS JOIN LATERAL jsonb_array_elements_text(h.life::jsonb->'devices') AS i (device)
+    WHERE h.life IS NOT NULL GROUP BY h.node, i.device
+$$
 """
 
 _VIEWS = {
+    # For who looks rows up by their keys.
     "placements": f"""
-{_placement("")} FROM public.placements p WHERE p.released_at_ms IS NULL AND {_OPENED}
+SELECT {_PLACED}, CASE WHEN NOT {_IS_OPEN} THEN p.released_at_ms END AS released_at_ms, p.recorded_at,
+    CASE WHEN NOT {_IS_OPEN} THEN p.released_recorded_at END AS released_recorded_at, {_REST}
+FROM public.placements p WHERE {_OPENED}""",
+    # For who reads all of them: what is open, and what has closed since, along the index of each shard.
+    "open_placements": f"""
+{_OPEN} FROM public.placements p WHERE p.released_at_ms IS NULL AND {_OPENED}
 UNION ALL
-{_placement("")} FROM {_ENDED} JOIN public.placements p
-    ON p.closed_by = cut.shard AND p.closed_batch > cut.batch WHERE {_OPENED}
-UNION ALL
-{_placement("released")} FROM public.placements p WHERE p.released_at_ms IS NOT NULL
-    AND (p.closed_batch IS NULL OR p.closed_batch <= (SELECT past.batches())[p.closed_by + 1])""",
+{_OPEN} FROM {_CUT_ROWS} CROSS JOIN LATERAL (
+    SELECT * FROM public.placements c WHERE c.closed_by = cut.shard AND c.closed_batch > cut.batch OFFSET 0
+) AS p WHERE {_OPENED}""",
     "pending": f"""
-{_waiting("public.pending")} WHERE {_began("w.added_by", "w.added_batch")}
+{_waiting("public.pending w")} WHERE {_began("w.added_by", "w.added_batch")}
 UNION ALL
-{_waiting(f"{_ENDED} CROSS JOIN public.past_pending")}
-    WHERE w.removed_by = cut.shard AND w.removed_batch > cut.batch
-        AND {_began("w.added_by", "w.added_batch")}""",
+{_waiting(_REMOVED_SINCE)} WHERE {_began("w.added_by", "w.added_batch")}""",
     "node_specs": f"""
 SELECT node_id, version, spec, deleted, at_ms, recorded_at, sent_by FROM public.node_specs
     WHERE {_began("set_by", "set_batch")}""",
     "nodes": f"""
 SELECT n.id, n.name, 0::bigint AS version, s.version AS spec_version, n.spec_count, s.deleted, n.allocatable,
-    coalesce(r.requested, '{{}}') AS requested
+    NULL::bigint[] AS requested
 FROM public.nodes n
 CROSS JOIN LATERAL (
     SELECT h.version, h.deleted FROM public.node_specs h
     WHERE h.node_id = n.id AND {_began("h.set_by", "h.set_batch")} ORDER BY h.version DESC LIMIT 1
-) AS s
-LEFT JOIN (
-    SELECT e.node, array_agg(e.amount ORDER BY e.id) AS requested FROM (
-        SELECT h.node, d.id, coalesce(sum(h.held) FILTER (WHERE h.resource = d.name), 0)::bigint AS amount
-        FROM ({_HELD}) AS h CROSS JOIN public.resources d GROUP BY h.node, d.id
-    ) AS e GROUP BY e.node
-) AS r ON r.node = n.name""",
+) AS s""",
     "config_objects": f"""
 SELECT {_OBJECT} FROM public.config_objects WHERE {_began("set_by", "set_batch")}
 UNION ALL
@@ -311,12 +322,12 @@ def upgrade() -> None:
     for name in _SETTINGS:
         body = f"SELECT current_setting('berth.{name}')::bigint[]"
         op.execute(f"CREATE FUNCTION past.{name}() RETURNS bigint[] LANGUAGE sql STABLE AS $$ {body} $$")
-    for function in (_REACH, _POSITION_AT, _CUT, _AS_OF):
-        op.execute(function)
-    for function, says in _DO.items():
-        op.execute(f"COMMENT ON FUNCTION past.{function} IS '{says}'")
     for name, query in _VIEWS.items():
         op.execute(f"CREATE VIEW past.{name} AS {query}")
         op.execute(
             f"COMMENT ON VIEW past.{name} IS 'the table {name} as of the moment that the session names'"
         )
+    for function in (_REACH, _POSITION_AT, _CUT, _AS_OF, _HELD):
+        op.execute(function)
+    for name, says in _DO.items():
+        op.execute(f"COMMENT ON FUNCTION past.{name} IS '{says}'")

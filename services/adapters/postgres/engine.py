@@ -126,6 +126,11 @@ class Engine:
         for engine in self._engines.values():
             await engine.dispose()
 
+    @property
+    def is_past(self) -> bool:
+        """Whether it answers about a moment of the past."""
+        return self._moment is not None
+
     async def rows(self, statement: sa.Executable, pool: Pool = Pool.LOOKUPS) -> Sequence[sa.Row[Any]]:
         """Return the rows of a question; of one about the past, those that there were then."""
         if self._moment is not None:

@@ -11,8 +11,6 @@ from domain.model.config import GROUP_MARK, POD_GROUP, WORKLOAD
 from services.adapters.postgres import schema as t
 from services.adapters.postgres.selects import within
 
-_OPEN = t.placements.c.released_at_ms.is_(None)
-
 
 def page_of_gangs(
     namespace: str | None,
@@ -20,6 +18,7 @@ def page_of_gangs(
     seen: Collection[str] | None,
     limit: int,
     after: tuple[str, str] | None,
+    placements: sa.Table = t.placements,
 ) -> sa.Select[Any]:
     """Return some gangs in order of namespace and name: of a PodGroup, or of pods that wait for one.
 
@@ -40,8 +39,9 @@ def page_of_gangs(
         c.name == sa.func.split_part(some.c.name, GROUP_MARK, 1),
     )
     own = [w.namespace == some.c.namespace, w.gang == some.c.name]
-    p = t.placements.c
-    placed = sa.select(sa.func.count()).where(p.namespace == some.c.namespace, p.gang == some.c.name, _OPEN)
+    p = placements.c
+    of_gang = p.namespace == some.c.namespace, p.gang == some.c.name, p.released_at_ms.is_(None)
+    placed = sa.select(sa.func.count()).where(*of_gang)
     waits = sa.select(sa.func.count().label("count"), sa.func.min(w.since_ms).label("since_ms")).where(*own)
     waits_of, why = waits.lateral("waits"), _why(own).lateral("why")
     joined = some.outerjoin(t.config_objects, of).join(waits_of, sa.true()).outerjoin(why, sa.true())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -182,9 +183,34 @@ def _named(at: int | BatchId) -> str:
     return _instant(at) if isinstance(at, int) else f"batch {at.batch} of shard {at.shard}"
 
 
+# Pods on nodes that are gone count nowhere.
+_HELD_OF_ALL = sa.text(
+    "SELECT h.resource, sum(h.held) AS held FROM past.held(NULL) h JOIN nodes n ON n.name = h.node "
+    "WHERE NOT n.deleted GROUP BY h.resource"
+)
+_TAKEN = sa.text(
+    "SELECT r.name AS resource, sum(v.amount) AS held FROM nodes n "
+    "CROSS JOIN LATERAL unnest(n.requested) WITH ORDINALITY AS v (amount, at) "
+    "JOIN resources r ON r.id = v.at WHERE NOT n.deleted GROUP BY r.name"
+)
+_HELD_OF = sa.text("SELECT node, resource, held FROM past.held(:names)").bindparams(
+    sa.bindparam("names", type_=sa.ARRAY(sa.Text))
+)
+
+
+async def requested_of(engine: Engine, names: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Return what the pods of these nodes asked for together, at the engine's moment."""
+    found: dict[str, dict[str, int]] = {}
+    for row in await engine.rows(_HELD_OF.bindparams(names=list(names)), Pool.PAST):
+        if row.held:
+            found.setdefault(row.node, {})[row.resource] = row.held
+    return found
+
+
 async def _totals(engine: Engine, seen: Sequence[str] | None) -> Totals:
     """Return the sums over the cluster, of now or as of the engine's moment."""
-    n, s, p, w = t.nodes.c, t.node_specs.c, t.placements.c, t.pending.c
+    open_placements = t.open_placements if engine.is_past else t.placements
+    n, s, p, w = t.nodes.c, t.node_specs.c, open_placements.c, t.pending.c
     live = t.nodes.join(t.node_specs, sa.and_(s.node_id == n.id, s.version == n.spec_version))
     offers = (
         sa.func.jsonb_each_text(s.spec["allocatable"]).table_valued("key", "value").render_derived("offered")
@@ -194,13 +220,6 @@ async def _totals(engine: Engine, seen: Sequence[str] | None) -> Totals:
         .select_from(live.join(offers, sa.true()))
         .where(~n.deleted)
         .group_by(offers.c.key)
-    )
-    taken = sa.func.unnest(n.requested).table_valued("amount", with_ordinality="at").render_derived("taken")
-    requested = (
-        sa.select(t.resources.c.name, sa.func.sum(taken.c.amount).label("amount"))
-        .select_from(t.nodes.join(taken, sa.true()).join(t.resources, t.resources.c.id == taken.c.at))
-        .where(~n.deleted)
-        .group_by(t.resources.c.name)
     )
     groups = sa.select(w.shard, w.signature).where(*within(w.namespace, seen)).distinct().subquery()
     bound = sa.select(sa.func.count()).where(p.released_at_ms.is_(None), *within(p.namespace, seen))
@@ -212,14 +231,14 @@ async def _totals(engine: Engine, seen: Sequence[str] | None) -> Totals:
         sa.select(sa.func.count()).select_from(groups).scalar_subquery().label("groups"),
     )
     counted = (await engine.rows(counts, Pool.LISTS))[0]
-    sums = {
-        part: {row[0]: int(row.amount) for row in await engine.rows(query, Pool.LISTS)}
-        for part, query in (("allocatable", offered), ("requested", requested))
-    }
+    allocatable = {row.key: int(row.amount) for row in await engine.rows(offered, Pool.LISTS)}
+    requested: Counter[str] = Counter()
+    for row in await engine.rows(_HELD_OF_ALL if engine.is_past else _TAKEN, Pool.LISTS):
+        requested[row.resource] += int(row.held)
     return Totals(
         nodes_count=counted.nodes,
-        allocatable=sums["allocatable"],
-        requested={name: amount for name, amount in sums["requested"].items() if amount},
+        allocatable=allocatable,
+        requested={name: amount for name, amount in requested.items() if amount},
         bound_count=counted.bound,
         pending_count=counted.pending,
         groups_count=counted.groups,

@@ -564,6 +564,10 @@ workers = sa.Table(
 )
 
 
+open_placements = placements.to_metadata(sa.MetaData(), name="open_placements")
+"""A view of the past alone: the placements that were open then (``migrations/versions/0050_past.py``)."""
+
+
 def _leases(table: str) -> sa.Table:
     return sa.Table(
         table,

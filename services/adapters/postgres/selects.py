@@ -45,9 +45,9 @@ def texts(values: Sequence[str]) -> sa.Subquery:
     return sa.select(sa.func.unnest(sa.cast(list(values), sa.ARRAY(sa.Text))).label("id")).subquery()
 
 
-def bound_pods() -> sa.Select[Any]:
+def bound_pods(placements: sa.Table = t.placements) -> sa.Select[Any]:
     """Return open and closed placements as pods."""
-    p = t.placements.c
+    p = placements.c
     return sa.select(
         p.pod_uid,
         p.namespace,
@@ -116,7 +116,7 @@ def page_of_pods(
     """Return a page of either kind of pods, behind one uid and up to another."""
     c = table.c
     query = query.where(*within(c.namespace, seen))
-    if table is t.placements:
+    if table is not t.pending:
         query = query.where(c.released_at_ms.is_(None))
     if which.namespace is not None:
         query = query.where(c.namespace == which.namespace)

@@ -20,7 +20,7 @@ from services.adapters.postgres.access import PostgresCallers
 from services.adapters.postgres.bills import PostgresBills
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.gangs import page_of_gangs
-from services.adapters.postgres.past import PostgresPast
+from services.adapters.postgres.past import PostgresPast, requested_of
 from services.adapters.postgres.processes import PostgresProcesses
 from services.adapters.postgres.rows import ResourceIds
 from services.adapters.postgres.selects import (
@@ -102,6 +102,11 @@ class PostgresStore:
         narrowed._engine, narrowed.moment = self._engine.as_of(moment), moment
         return narrowed
 
+    @property
+    def _open(self) -> sa.Table:
+        """What to read all open placements of."""
+        return t.placements if self.moment is None else t.open_placements
+
     async def nodes(self, limit: int, after: str | None, name: str | None) -> Rows[NodeState]:
         """Read a page of live nodes."""
         which = [~t.nodes.c.deleted]
@@ -125,12 +130,15 @@ class PostgresStore:
         """Merge open placements and pending pods, both read along an index."""
         parts, until = [], await _until(self._engine, which, after)
         if which.phase != "pending":
-            bound = bound_pods()
+            table = t.placements
             if which.node is not None:
-                bound = bound.where(pods_of_node(which.node))
+                bound = bound_pods().where(pods_of_node(which.node))
             elif which.gang is None and await _has_few(self._engine, which.namespace, self.seen):
-                bound = bound.where(pods_decided(which.namespace, self.seen))
-            parts.append(page_of_pods(bound, t.placements, which, self.seen, limit + 1, after, until))
+                bound = bound_pods().where(pods_decided(which.namespace, self.seen))
+            else:
+                table = self._open
+                bound = bound_pods(table)
+            parts.append(page_of_pods(bound, table, which, self.seen, limit + 1, after, until))
         if which.phase != "bound" and which.node is None:
             parts.append(page_of_pods(pending_pods(), t.pending, which, self.seen, limit + 1, after, until))
         if not parts:
@@ -295,7 +303,7 @@ class PostgresStore:
         self, namespace: str | None, name: str | None, limit: int, after: tuple[str, str] | None
     ) -> Rows[GangState]:
         """Read a page along the indexes by name, each with its pods along the indexes by gang."""
-        query = page_of_gangs(namespace, name, self.seen, limit + 1, after)
+        query = page_of_gangs(namespace, name, self.seen, limit + 1, after, self._open)
         size = sa.func.coalesce(sa.func.octet_length(sa.cast(query.selected_columns.reasons, sa.Text)), 0)
         pool = Pool.LISTS if name is None else Pool.LOOKUPS
         rows = await self._engine.page(query, limit, size, ["namespace", "name"], pool=pool)
@@ -443,8 +451,12 @@ async def _nodes(
     )
     size = sa.func.octet_length(sa.cast(s.spec, sa.Text))
     found = await engine.page(query, limit, size, ["name"], pool=pool)
-    names = await engine.rows(sa.select(t.resources.c.name, t.resources.c.id), pool)
-    ids = ResourceIds(dict(map(tuple, names)))
+    if engine.is_past:
+        held = await requested_of(engine, [row.name for row in found])
+    else:
+        names = await engine.rows(sa.select(t.resources.c.name, t.resources.c.id), pool)
+        ids = ResourceIds(dict(map(tuple, names)))
+        held = {row.name: ids.amounts(row.requested) for row in found}
     states = (
         NodeState(
             NodeRow(
@@ -452,7 +464,7 @@ async def _nodes(
                 name=row.name,
                 version=row.version,
                 spec=msgspec.convert(row.spec, NodeSpec),
-                requested=ids.amounts(row.requested),
+                requested=held.get(row.name, {}),
                 deleted=row.deleted,
             ),
             row.at_ms,
