@@ -232,8 +232,10 @@ _HELD = """
 CREATE FUNCTION past.held(names text[]) RETURNS TABLE (node text, resource text, held bigint)
 LANGUAGE sql STABLE AS $$
     WITH held AS MATERIALIZED (
-        SELECT p.node, p.signature, p.life FROM past.open_placements p
-        WHERE p.counted AND (names IS NULL OR p.node = ANY(names))
+        SELECT p.node, p.signature, p.life FROM past.open_placements p WHERE p.counted AND names IS NULL
+        UNION ALL
+        SELECT p.node, p.signature, p.life FROM (SELECT DISTINCT unnest(names) AS node) AS asked
+        JOIN past.open_placements p USING (node) WHERE p.counted AND names IS NOT NULL
     ), amounts AS MATERIALIZED (
         SELECT t.signature, a.key, a.value::bigint AS amount
         FROM public.templates t
