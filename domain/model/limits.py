@@ -207,4 +207,6 @@ lists_at_once = 4
 reads_of_key_at_once = 2  # so that one key leaves others their turn
 appends_of_key_at_once = 2  # requests with events that look their ids up or append, for the same reason
 connection_wait_seconds = 1.5
+exports_at_once = 2  # each on a connection of its own, beside those of lists
+export_seconds_max = 600  # a snapshot keeps the database from cleaning up what each commit leaves behind
 assert 0 < reads_of_key_at_once < lists_at_once

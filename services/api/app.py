@@ -23,6 +23,7 @@ from services.api.config import config_routes
 from services.api.contract import answering, openapi
 from services.api.deps import Deps
 from services.api.disconnect import CancelOnDisconnect
+from services.api.export import export_routes
 from services.api.failures import ApiError, json_answer
 from services.api.gangs import gang_routes
 from services.api.ingest import ingest_routes
@@ -85,6 +86,9 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     )
     app.include_router(config_routes(deps), tags=["config"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(bill_routes(deps), tags=["bill"], dependencies=[allow("read")], responses=_ERRORS)
+    app.include_router(
+        export_routes(deps), tags=["export"], dependencies=[allow("export")], responses=_ERRORS
+    )
     app.include_router(key_routes(deps), tags=["keys"], dependencies=[allow("manage")], responses=_ERRORS)
     for router in (audit_routes(deps.audits), access_routes(deps)):
         app.include_router(router, tags=["audit"], dependencies=[allow("audit")], responses=_ERRORS)

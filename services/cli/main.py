@@ -25,6 +25,7 @@ from services.cli import (
     deadletters,
     describe,
     explain,
+    export,
     get,
     keys,
     optimise,
@@ -173,6 +174,7 @@ app.command("get", rich_help_panel=USE)(get.get)
 app.command("describe", rich_help_panel=USE)(describe.describe)
 app.command("explain", rich_help_panel=USE)(explain.explain)
 app.command("bill", rich_help_panel=USE)(bill.bill)
+app.command("export", rich_help_panel=USE)(export.export)
 app.command("accesses", rich_help_panel=USE)(accesses.accesses)
 app.command("apply", cls=apply.WaitCommand, rich_help_panel=USE)(apply.apply)
 app.command("delete", rich_help_panel=USE)(apply.delete)

@@ -12,6 +12,7 @@ from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.ports.access import Access, AccessFilter, Place
 from services.ports.bills import BillBy, BillFilter, BillSums
+from services.ports.exports import Exports
 from services.ports.ledger import (
     ActionRow,
     ConfigRow,
@@ -421,6 +422,7 @@ class Store(Protocol):
     processes: Processes
     callers: Callers
     bills: Bills
+    exports: Exports
     seen: Collection[str] | None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:

@@ -15,6 +15,7 @@ from domain.model.usage import UsageRecord
 from services.adapters.memory.access import MemoryCallers, moment
 from services.adapters.memory.bills import MemoryBills
 from services.adapters.memory.database import MemoryDatabase, PlacementRow
+from services.adapters.memory.exports import MemoryExports
 from services.adapters.memory.gangs import gangs_of
 from services.adapters.memory.pages import (
     beginning,
@@ -29,6 +30,7 @@ from services.adapters.memory.pages import (
     spec_bytes,
 )
 from services.adapters.memory.processes import MemoryProcesses
+from services.ports.exports import Exports
 from services.ports.ledger import (
     ConfigRow,
     DeadLetter,
@@ -71,6 +73,7 @@ class MemoryStore:
         self.processes: Processes = MemoryProcesses(database)
         self.callers: Callers = MemoryCallers(database)
         self.bills: Bills = MemoryBills(database)
+        self.exports: Exports = MemoryExports(database)
         self.seen: Collection[str] | None = None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:

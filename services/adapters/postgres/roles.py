@@ -20,6 +20,9 @@ WORKER, RELAY, API, AUDITOR = "berth_worker", "berth_relay", "berth_api", "berth
 REPLAY, PRUNE = "berth_replay", "berth_prune"
 ROLES = (WORKER, RELAY, API, AUDITOR, REPLAY, PRUNE)
 
+VIEWS = "audit"
+"""The schema of the views that auditors read; they have the columns of exports (docs/export.md)."""
+
 _READ = "SELECT"
 _CUT = "SELECT, DELETE"
 _ADD = "SELECT, INSERT"
@@ -163,6 +166,9 @@ def _statements(made: list[str]) -> Iterator[str]:
     for role in ROLES:
         yield f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {role}"
         yield f"GRANT USAGE ON SCHEMA public TO {role}"
+        yield f"REVOKE ALL ON ALL TABLES IN SCHEMA {VIEWS} FROM {role}"
+    yield f"GRANT USAGE ON SCHEMA {VIEWS} TO {AUDITOR}"
+    yield f"GRANT SELECT ON ALL TABLES IN SCHEMA {VIEWS} TO {AUDITOR}"
     for table, grants in GRANTS.items():
         for role, what in zip(ROLES, grants, strict=True):
             if what:

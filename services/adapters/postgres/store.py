@@ -19,6 +19,7 @@ from services.adapters.postgres import schema as t
 from services.adapters.postgres.access import PostgresCallers
 from services.adapters.postgres.bills import PostgresBills
 from services.adapters.postgres.engine import Engine, Pool
+from services.adapters.postgres.exports import PostgresExports
 from services.adapters.postgres.gangs import page_of_gangs
 from services.adapters.postgres.processes import PostgresProcesses
 from services.adapters.postgres.rows import ResourceIds
@@ -42,6 +43,7 @@ from services.adapters.postgres.selects import (
     within,
 )
 from services.codec.attempts import unpack_attempt
+from services.ports.exports import Exports
 from services.ports.ledger import ConfigRow, DeadLetter, GroupAttempts, NodeRow, ProfileRow
 from services.ports.log import Span
 from services.ports.store import (
@@ -80,6 +82,7 @@ class PostgresStore:
         self.processes: Processes = PostgresProcesses(engine)
         self.callers: Callers = PostgresCallers(engine)
         self.bills: Bills = PostgresBills(engine)
+        self.exports: Exports = PostgresExports(engine)
         self.seen: Collection[str] | None = None
 
     async def aclose(self) -> None:
