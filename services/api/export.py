@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from domain.model.errors import FieldError
+from domain.model.errors import BerthError, FieldError
 from services.api.deps import Deps
 from services.api.explanation import OF_THE_POD
 from services.api.routes import TIME_MAX, Namespace, seen_store
 from services.codec.exported import ExportFormat, ExportWriter, export_writer
 from services.ports.exports import SCHEMAS, ExportFilter, ExportRow, Schema, What
 from services.times import moment_ms
+
+_log = logging.getLogger("berth.api")
 
 SCHEMA_HEADER = "Berth-Schema"
 """The header that names the schema of an export, and its version."""
@@ -28,6 +31,10 @@ HIDDEN: dict[What, frozenset[str]] = {
 """The columns that a key with namespaces does not see; ``decision_of`` and ``show_node`` hide the same."""
 
 _CONTENT = {form.media_type: {"schema": {"type": "string"}} for form in ExportFormat}
+
+
+class Cut(Exception):
+    """An export ended in its middle; no ``BerthError``, as an answer that has begun keeps its status."""
 
 
 def redacted(schema: Schema, rows: Sequence[ExportRow]) -> list[ExportRow]:
@@ -63,8 +70,12 @@ async def _begun(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, N
     async def all_of_it() -> AsyncGenerator[bytes, None]:
         async with contextlib.aclosing(pieces) as rest:
             yield first
-            async for piece in rest:
-                yield piece
+            try:
+                async for piece in rest:
+                    yield piece
+            except BerthError as error:
+                _log.warning("an export was cut: %s", error)
+                raise Cut(str(error)) from None
 
     return all_of_it()
 

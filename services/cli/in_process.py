@@ -36,8 +36,12 @@ class InProcess(httpx.AsyncBaseTransport):
         async def answer() -> None:
             try:
                 await self._app(_scope(request), receive, messages.put)
-            finally:
+            except asyncio.CancelledError:
+                raise  # nothing takes the messages any more
+            except Exception:
                 await messages.put(None)
+                raise
+            await messages.put(None)
 
         work = asyncio.create_task(answer(), name="answering in this process")
         start = await messages.get()

@@ -213,17 +213,31 @@ async def fetch_all(
     **params: object,
 ) -> list[dict[str, Any]]:
     """Return the items of a list that ``keep`` accepts, page by page, or the first ``limit`` of them."""
-    items: list[dict[str, Any]] = []
+    pages = [page async for page in fetch_pages(source, path, limit, keep, **params)]
+    return [item for page in pages for item in page]
+
+
+async def fetch_pages(
+    source: Source,
+    path: str,
+    limit: int | None,
+    keep: Callable[[dict[str, Any]], bool] | None = None,
+    **params: object,
+) -> AsyncIterator[list[dict[str, Any]]]:
+    """Yield the same items, each page as it comes."""
+    count = 0
     paged = path not in ("/v1/shards", "/v1/workers")
     cursor: str | None = None
     while True:
-        wanted = PAGE if limit is None or keep is not None else min(PAGE, limit - len(items))
+        wanted = PAGE if limit is None or keep is not None else min(PAGE, limit - count)
         page = {"limit": wanted, "cursor": cursor} if paged else {}
         answer = await fetch(source, target(path, **params, **page))
-        items += answer["items"] if keep is None else filter(keep, answer["items"])
+        items = answer["items"] if keep is None else list(filter(keep, answer["items"]))
+        yield items if limit is None else items[: limit - count]
+        count += len(items)
         cursor = answer["next"]
-        if cursor is None or (limit is not None and len(items) >= limit):
-            return items if limit is None else items[:limit]
+        if cursor is None or (limit is not None and count >= limit):
+            return
 
 
 async def send_events(source: Source, events: list[Any], **params: object) -> dict[str, Any]:

@@ -6,10 +6,10 @@ formula gets an apostrophe before it; numbers, times and JSON do not, and neithe
 
 from __future__ import annotations
 
-import csv
 import enum
 import io
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import orjson
@@ -21,6 +21,8 @@ from services.ports.exports import Column, ExportRow, Kind, Schema, Value
 READS_PER_GROUP = 10
 """How often rows are read for a row group of a Parquet file, which its writer holds."""
 
+_QUOTE = '"'
+_TO_QUOTE = re.compile(r'[",\r\n]').search
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -87,6 +89,18 @@ def guarded(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
+def csv_line(cells: Iterable[object]) -> str:
+    """Return a line of CSV: a cell with a comma, a quote or a line break is quoted.
+
+    The library's writer does not quote a carriage return where lines end without one.
+    """
+    texts = map(str, cells)
+    return (
+        ",".join(f'"{text.replace(_QUOTE, _QUOTE * 2)}"' if _TO_QUOTE(text) else text for text in texts)
+        + "\n"
+    )
+
+
 def _as_is(value: Value) -> Any:
     return value
 
@@ -118,15 +132,12 @@ class _Csv:
         self._header: Sequence[str] | None = schema.names
 
     def rows(self, rows: Sequence[ExportRow]) -> bytes:
-        written = io.StringIO()
-        writer = csv.writer(written, lineterminator="\n")
-        if self._header is not None:
-            writer.writerow(self._header)
-            self._header = None
+        lines = [] if self._header is None else [csv_line(self._header)]
+        self._header = None
         for row in rows:
             pairs = zip(self._write, row, strict=True)
-            writer.writerow("" if value is None else write(value) for write, value in pairs)
-        return written.getvalue().encode()
+            lines.append(csv_line("" if value is None else write(value) for write, value in pairs))
+        return "".join(lines).encode()
 
     def end(self) -> bytes:
         return self.rows(())  # the header, where there was no row

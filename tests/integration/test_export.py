@@ -6,19 +6,24 @@ import asyncio
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import asyncpg
+import duckdb
 import pandas
 import pyarrow.parquet
 import pytest
 import pytest_asyncio
 
+from docs.build import export_page
 from domain.model import limits
 from services import bootstrap
 from services.adapters.postgres.exports import view_statement
+from services.api.export import Cut
 from services.cli.in_process import InProcess
 from services.cli.web import httpx
 from services.codec.exported import ExportFormat, arrow_schema
@@ -27,6 +32,12 @@ from tests.builders import event, node_manifest, pod_manifest
 from tests.integration.api_world import World, client_of, fresh_database, query, work_off
 
 PODS = 30
+PRIORITY_CLASS = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "high"},
+    "value": 7,
+}
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -36,10 +47,13 @@ async def world(embedded_dsn: str) -> AsyncIterator[World]:
         await bootstrap.initialise(place, 2)
         async with client_of(place) as client:
             world = World(place, client)
-            pods = [pod_manifest(f"p{i}", "ab"[i % 2], uid=f"u{i}", labels={"i": "x"}) for i in range(PODS)]
+            pods = [
+                pod_manifest(f"p{i}", "ab"[i % 2], uid=f"u{i}", cpu="1", labels={"i": "x"})
+                for i in range(PODS)
+            ]
             big = pod_manifest("big", "a", uid="big", cpu="99")
             nodes = [node_manifest(f"n{i}", cpu=40, memory="64Gi") for i in range(3)]
-            events = [event("ADDED", each) for each in (*nodes, *pods, big)]
+            events = [event("ADDED", each) for each in (*nodes, *pods, big, PRIORITY_CLASS)]
             assert (await client.post("/v1/events", json=events)).status_code == 202
             await work_off(place)
             yield world
@@ -86,11 +100,15 @@ async def test_the_views_have_the_columns_and_the_rows_of_the_export(world: Worl
     assert tuple(columns[0].keys()) == SCHEMAS[what].names
     times = {each.name for each in SCHEMAS[what].columns if each.kind is Kind.TIME}
 
-    def told(row: dict[str, Any]) -> str:
+    def told(row: dict[str, Any]) -> dict[str, Any]:
         moments = {name: pandas.Timestamp(row[name]).value for name in times if row[name] is not None}
-        return json.dumps(row | moments, sort_keys=True)
+        return row | moments
 
-    assert sorted(told(json.loads(row[0])) for row in rows) == sorted(map(told, lines))
+    def place(row: dict[str, Any]) -> list[Any]:
+        return [row[name] for name in SCHEMAS[what].order]
+
+    shown = sorted((json.loads(row[0]) for row in rows), key=place)
+    assert list(map(told, shown)) == list(map(told, lines))
 
 
 @pytest.mark.parametrize("what", What)
@@ -169,11 +187,14 @@ async def test_an_export_is_of_one_moment_and_holds_few_rows(
         busy = await others[-1].begin("/v1/export/decisions")
         assert (busy.status_code, json.loads(await busy.aread())["error"]["code"]) == (503, "busy")
         (before,) = await query(world.place, "SELECT count(*) FROM decisions")
+        columns = (
+            "epoch, pod_uid, namespace, outcome, node, profile, profile_revision, signature, cycle_seq, "
+        )
+        columns += "decided_at_ms, recorded_at, payload"
         await query(
             world.place,
-            "INSERT INTO decisions SELECT shard, seq + 1000000, epoch, pod_uid, namespace, 'later', outcome, "
-            "node, profile, profile_revision, signature, cycle_seq, decided_at_ms, recorded_at, payload "
-            "FROM decisions",
+            f"INSERT INTO decisions (shard, seq, name, {columns}) "
+            f"SELECT shard, seq + 1000000, 'later', {columns} FROM decisions",
         )
         try:
             content = await answer.aread()
@@ -204,5 +225,30 @@ async def test_an_export_that_takes_too_long_is_cut_and_never_whole(
     async with bootstrap.open_app(world.place, keys_required=False) as app:
         answer = await Slow(app).begin("/v1/export/decisions")
         await asyncio.sleep(0.4)
-        with pytest.raises(Exception, match="cut after"):
+        with pytest.raises(Cut, match="cut after"):
             await answer.aread()
+
+
+def _examples(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", export_page.PAGE.read_text(), re.DOTALL)
+
+
+async def test_the_examples_of_the_page_run(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("decisions.parquet", "placements.parquet", "placements.csv"):
+        what, _, form = name.partition(".")
+        (tmp_path / name).write_bytes(await exported(world, What(what), format=form))
+    monkeypatch.chdir(tmp_path)
+    in_ledger, *in_duckdb = _examples("sql")
+    assert [tuple(row) for row in await query(world.place, in_ledger)] == [("a", 1)]
+    found = [duckdb.sql(each).fetchall() for each in in_duckdb]
+    assert found[0] == [("a", "bound", 15), ("a", "unresolvable", 1), ("b", "bound", 15)]
+    assert sum(cores for _, cores in found[1]) == PODS
+    assert found[2] == [("insufficient:cpu", 1)]
+    (script,) = _examples("python")
+    made: dict[str, Any] = {}
+    exec(compile(script, "docs/export.md", "exec"), made)
+    assert made["by_hour"].sum() == PODS + 1
+    assert made["requests"].iloc[0] == {"cpu": 1000}
+    assert made["cores"].to_dict() == {node: pytest.approx(cores) for node, cores in found[1]}
