@@ -63,7 +63,7 @@ async def _copy(pieces: AsyncIterator[bytes], write: Callable[[bytes], object]) 
 @with_settings(*CLIENT)
 async def export(
     settings: Settings,
-    what: Annotated[What, typer.Argument(help="What to export.")],
+    what: Annotated[What, typer.Argument(metavar="WHAT", help=f"One of {', '.join(What)}.")],
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help=f"Only at or after this time: {TIMES}.")
     ] = None,
@@ -75,7 +75,11 @@ async def export(
     ] = None,
     form: Annotated[
         ExportFormat | None,
-        typer.Option("--format", help="How to write it; without it as the name of --to ends, or csv."),
+        typer.Option(
+            "--format",
+            metavar="FORM",
+            help="csv, ndjson or parquet; without it as the name of --to ends, or csv.",
+        ),
     ] = None,
     to: Annotated[
         Path | None, typer.Option("--to", metavar="FILE", help="Write it there, not on standard output.")

@@ -98,7 +98,7 @@ async def exported(store: Store, what: What, **asked: Any) -> list[dict[str, Any
             values = dict(zip(schema.names, row, strict=True))
             for column in schema.columns:
                 if column.kind is Kind.JSON and values[column.name] is not None:
-                    values[column.name] = msgspec.json.decode(values[column.name])
+                    values[column.name] = msgspec.json.decode(str(values[column.name]))
             found.append(values)
     return found
 

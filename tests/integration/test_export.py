@@ -242,7 +242,7 @@ async def test_the_examples_of_the_page_run(
     monkeypatch.chdir(tmp_path)
     in_ledger, *in_duckdb = _examples("sql")
     assert [tuple(row) for row in await query(world.place, in_ledger)] == [("a", 1)]
-    found = [duckdb.sql(each).fetchall() for each in in_duckdb]
+    found = [duckdb.execute(each).fetchall() for each in in_duckdb]
     assert found[0] == [("a", "bound", 15), ("a", "unresolvable", 1), ("b", "bound", 15)]
     assert sum(cores for _, cores in found[1]) == PODS
     assert found[2] == [("insufficient:cpu", 1)]
