@@ -24,6 +24,7 @@ from services.ports.ledger import (
 )
 from services.ports.log import Span
 from services.ports.pods import MoveRow
+from services.ports.rollups import OverTime
 
 Row = TypeVar("Row")
 
@@ -423,6 +424,7 @@ class Store(Protocol):
     callers: Callers
     bills: Bills
     exports: Exports
+    over_time: OverTime
     seen: Collection[str] | None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:

@@ -24,6 +24,7 @@ from services.adapters.memory.nodes import added, after, is_free
 from services.adapters.memory.nominations import NominationTables
 from services.adapters.memory.offsets import CursorRow as CursorRow
 from services.adapters.memory.offsets import OffsetRow as OffsetRow
+from services.adapters.memory.rollup_tables import RollupTables
 from services.codec.settling import lost_together, outcome_of, settle
 from services.ports.access import Access, Place
 from services.ports.guards import (
@@ -163,6 +164,7 @@ class MemoryDatabase:
         self.config_objects: dict[tuple[str, str, str], ConfigRow] = {}
         self.profiles: dict[tuple[str, int], ProfileRow] = {}
         self.measured = MeasuredTables()
+        self.rollups = RollupTables()
         self.hosted = HostedTables()
         self.guards: dict[str, GuardRow] = {}
         self.journal: dict[tuple[int, int], JournalRow] = {}

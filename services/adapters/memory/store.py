@@ -30,6 +30,7 @@ from services.adapters.memory.pages import (
     spec_bytes,
 )
 from services.adapters.memory.processes import MemoryProcesses
+from services.adapters.memory.rollups import MemoryOverTime
 from services.ports.exports import Exports
 from services.ports.ledger import (
     ConfigRow,
@@ -41,6 +42,7 @@ from services.ports.ledger import (
     ProfileRow,
 )
 from services.ports.log import PODS_TOPIC, Span
+from services.ports.rollups import OverTime
 from services.ports.store import (
     EXAMPLES_MAX,
     Bills,
@@ -74,6 +76,7 @@ class MemoryStore:
         self.callers: Callers = MemoryCallers(database)
         self.bills: Bills = MemoryBills(database)
         self.exports: Exports = MemoryExports(database)
+        self.over_time: OverTime = MemoryOverTime(database)
         self.seen: Collection[str] | None = None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:

@@ -74,6 +74,10 @@ GRANTS: Mapping[str, Grants] = {
     "checkpoints": Grants("SELECT, INSERT, DELETE", replay=_READ),
     "checkpoint_parts": Grants("SELECT, INSERT, DELETE", replay=_READ),
     "audits": Grants(prune=_ADD),
+    "rollup_cursors": Grants(_CHANGE, prune=_CHANGE),
+    "rollup_counts": Grants(_CHANGE, prune=_ALL),
+    "rollup_samples": Grants(_ADD, prune=_CUT),
+    "rollup_gauges": Grants(_ADD, prune=_CUT),
     "pruned": Grants(relay=_READ, prune=_CHANGE),
     "profiles": Grants(_CHANGE),
     "config_objects": Grants(_ALL, _READ),  # where replicas are hosted, time passes in a quiet log

@@ -22,6 +22,7 @@ from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.exports import PostgresExports
 from services.adapters.postgres.gangs import page_of_gangs
 from services.adapters.postgres.processes import PostgresProcesses
+from services.adapters.postgres.rollups import PostgresOverTime
 from services.adapters.postgres.rows import ResourceIds
 from services.adapters.postgres.selects import (
     DECISION,
@@ -46,6 +47,7 @@ from services.codec.attempts import unpack_attempt
 from services.ports.exports import Exports
 from services.ports.ledger import ConfigRow, DeadLetter, GroupAttempts, NodeRow, ProfileRow
 from services.ports.log import Span
+from services.ports.rollups import OverTime
 from services.ports.store import (
     Bills,
     Callers,
@@ -83,6 +85,7 @@ class PostgresStore:
         self.callers: Callers = PostgresCallers(engine)
         self.bills: Bills = PostgresBills(engine)
         self.exports: Exports = PostgresExports(engine)
+        self.over_time: OverTime = PostgresOverTime(engine)
         self.seen: Collection[str] | None = None
 
     async def aclose(self) -> None:

@@ -1,0 +1,52 @@
+"""What was decided and requested over time, in rows that are kept longer than what they count."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0052"
+down_revision = "0051"
+branch_labels = None
+depends_on = None
+works_from = "0045"  # a build of then counts nothing; what it decides is counted later
+
+_TABLES = """
+CREATE TABLE rollup_cursors (
+    shard integer PRIMARY KEY,
+    seq bigint NOT NULL DEFAULT 0
+);
+CREATE TABLE rollup_counts (
+    step_ms bigint NOT NULL,
+    kind text NOT NULL,
+    name text NOT NULL,
+    outcome text NOT NULL,
+    count bigint NOT NULL,
+    PRIMARY KEY (step_ms, kind, name, outcome)
+) WITH (fillfactor = 60);
+CREATE TABLE rollup_samples (
+    step_ms bigint PRIMARY KEY,
+    at_ms bigint NOT NULL
+);
+CREATE TABLE rollup_gauges (
+    step_ms bigint NOT NULL,
+    kind text NOT NULL,
+    name text NOT NULL,
+    figure text NOT NULL,
+    amount numeric NOT NULL,
+    PRIMARY KEY (step_ms, kind, name, figure)
+);
+"""
+_ABOUT = {
+    "rollup_cursors": "up to which decision of a shard all are counted; moved in the transaction that counts",
+    "rollup_counts": "decisions by step of log time, namespace or node, and outcome",
+    "rollup_samples": "the steps that were sampled, and at which log time",
+    "rollup_gauges": "what was requested, offered and measured then, by namespace or node; 0 is left out",
+}
+
+
+def upgrade() -> None:
+    """Create the tables. Whoever rolls up counts from the first decision that is kept."""
+    for statement in filter(str.strip, _TABLES.split(";\n")):
+        op.execute(statement)
+    for table, says in _ABOUT.items():
+        op.execute(f"COMMENT ON TABLE {table} IS '{says}'")
