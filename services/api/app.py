@@ -34,6 +34,7 @@ from services.api.profiles import profile_routes
 from services.api.replicas import replicas_routes
 from services.api.resending import resend_routes
 from services.api.routes import decision_routes, object_routes, state_routes
+from services.api.usage import usage_routes
 from services.api.workers import worker_routes
 from services.build import build
 from services.metrics import CONTENT_TYPE, ApiMetrics, render_ledger
@@ -85,6 +86,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
         profile_routes(deps), tags=["profiles"], dependencies=[allow("read")], responses=_ERRORS
     )
     app.include_router(config_routes(deps), tags=["config"], dependencies=[allow("read")], responses=_ERRORS)
+    app.include_router(usage_routes(deps), tags=["usage"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(bill_routes(deps), tags=["bill"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(
         export_routes(deps), tags=["export"], dependencies=[allow("export")], responses=_ERRORS

@@ -34,6 +34,7 @@ from services.cli import (
     replay,
     serve,
     setup,
+    top,
 )
 from services.cli.options import show_help
 from services.cli.output import say
@@ -173,6 +174,7 @@ app.command("optimise", rich_help_panel=TRY)(optimise.optimise)
 app.command("get", rich_help_panel=USE)(get.get)
 app.command("describe", rich_help_panel=USE)(describe.describe)
 app.command("explain", rich_help_panel=USE)(explain.explain)
+app.command("top", rich_help_panel=USE)(top.top)
 app.command("bill", rich_help_panel=USE)(bill.bill)
 app.command("export", rich_help_panel=USE)(export.export)
 app.command("accesses", rich_help_panel=USE)(accesses.accesses)

@@ -19,6 +19,7 @@ from domain.model.pods import POD_GROUP_LABEL
 from services import bootstrap
 from services.adapters.postgres import engine
 from services.adapters.postgres.engine import Engine
+from services.adapters.postgres.rollups import PostgresRollups
 from services.api import answers
 from services.api.formats import cursor
 from services.api.keys import key_hash, new_key
@@ -26,6 +27,7 @@ from services.bootstrap import Place
 from services.codec.encode import encode_event
 from services.ports.exports import What
 from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, Entry
+from services.ports.rollups import By
 from services.ports.store import Grant
 from tests.builders import event, node_manifest, pod_manifest
 from tests.integration.api_world import AT, LATER, Client, World, checked, client_of, fresh_database, work_off
@@ -123,10 +125,19 @@ async def world(embedded_dsn: str) -> AsyncIterator[World]:
             await writer.aclose()
             await log.aclose()
             await work_off(place)
+            await roll_up(place)
             await promise(place)
             await bill(place)
             await scale(place)
             yield World(place, client)
+
+
+async def roll_up(place: Place) -> None:
+    """Roll up what was decided, as a worker does some time later."""
+    async with contextlib.aclosing(PostgresRollups(place.dsn)) as rollups:
+        await rollups.sample()
+        while await rollups.count():
+            pass
 
 
 async def scale(place: Place) -> None:
@@ -351,6 +362,7 @@ async def asked(world: World) -> dict[str, list[str]]:
         "/v1/pending": ["", "?shard=0", "?shard=1", "?limit=1"],
         "/v1/nominations": ["", "?limit=1"],
         "/v1/bill": ["", "?limit=1", "?by=quality", "?by=day", f"?namespace={OURS}"],
+        "/v1/usage": ["", "?limit=1", "?step=5m", *(f"?by={by}&since=2000d" for by in By)],
         "/v1/export/{what}": [f"{what}{more}" for what in What for more in ("", "?since=2024-01-01")],
         "/v1/actions": ["", "?node=n1", "?limit=1"],
         "/v1/replicas": ["", "?limit=1", f"?namespace={OURS}"],
@@ -549,6 +561,26 @@ async def test_an_export_is_of_the_namespaces_that_are_seen(world: World, ours: 
             for other in (THEIRS, "none"):
                 answer = await ours.get(f"/v1/export/{what}?namespace={other}")
                 assert (answer.status_code, OURS in answer.text) == (403, True)
+
+
+async def test_usage_over_time_is_of_the_namespaces_that_are_seen(world: World, ours: Client) -> None:
+    """What nodes offer and what is requested of them is for all to see; decisions of others are not."""
+
+    async def items(client: Client, by: By) -> list[dict[str, Any]]:
+        return list((await client.get(f"/v1/usage?by={by}&since=1d")).json()["items"])
+
+    assert [each["name"] for each in await items(ours, By.NAMESPACE)] == [OURS]
+    assert [each["name"] for each in await items(world.client, By.NAMESPACE)] == [OURS, THEIRS]
+    (own,) = await items(ours, By.NAMESPACE)
+    (few,), (everything,) = await items(ours, By.CLUSTER), await items(world.client, By.CLUSTER)
+    assert few["decisions"] == own["decisions"] != everything["decisions"]
+    assert few["pending_pods"] == own["pending_pods"] < everything["pending_pods"]
+    assert few["requested_cpu_milli"] == everything["requested_cpu_milli"] > own["requested_cpu_milli"] > 0
+    nodes, of_all = await items(ours, By.NODE), await items(world.client, By.NODE)
+    assert [each["decisions"] for each in nodes] == [{}, {}]
+    assert all(each["decisions"] for each in of_all)
+    hidden = {"decisions": {}, "evictions": 0}
+    assert nodes == [each | hidden for each in of_all]
 
 
 async def test_what_names_others_is_not_exported_to_who_sees_few(world: World, ours: Client) -> None:
