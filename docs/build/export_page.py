@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from docs.build.writing import write_or_check
-from domain.model.limits import export_seconds_max, exports_at_once
+from domain.model.limits import export_seconds_max, exports_at_once, rollup_days
 from services.codec.exported import READS_PER_GROUP
 from services.ports.exports import SCHEMAS, Kind, Schema, What
+from services.ports.rollups import STEP_MS
 
 PAGE = Path(__file__).parent.parent / "export.md"
 COMMAND = "python -m docs.build.export_page"
 
+STEP_MINUTES = STEP_MS // 60_000
 _DECISIONS = SCHEMAS[What.DECISIONS]
 _WHAT = ", ".join(f"[{each}](#{each})" for each in What)
 _KINDS = {
@@ -107,6 +109,28 @@ requests = decisions["requests"].map(json.loads)
 placements = pandas.read_csv("placements.csv", parse_dates=["bound_at", "released_at"])
 cores = placements[placements["released_at"].isna()].groupby("node")["cpu_milli"].sum() / 1000
 ```
+
+## Over time
+
+`berth top` and `GET /v1/usage?since=&until=&step=&by=namespace|node|cluster` say what was requested, offered,
+measured and decided, in steps of {STEP_MINUTES} minutes of log time or a multiple of that; without `step` as one.
+
+```console
+$ berth top nodes --since 1h
+$ berth top namespaces --since 7d --step 1d
+$ curl 'localhost:8080/v1/usage?by=cluster&since=1d&step=1h'
+```
+
+- **Decisions** are counted by outcome, exactly once, by their log time; a worker counts them some seconds
+  after they are durable. `evictions` are those with the outcome `evicted`.
+- **All else is the mean of samples**: one each {STEP_MINUTES} minutes in which log time passes, as `samples`
+  says. In a quiet log there is none, and all of it is null. cpu is in thousandths of a core, memory in bytes.
+  `pods` and `requested_…` are of pods that have a node. What was measured is the latest measurement of the
+  node, not older than a step, times its capacity; null where there was none. Namespaces have none: the
+  [bill](bill.md) says what pods used. The cluster's figures are the sums of its nodes'.
+- **It is kept for `BERTH_ROLLUP_DAYS`** ({rollup_days}), longer than the decisions that it counts:
+  `berth prune` [deletes what is older](operations.md#pruning-the-history). It begins with the first decision
+  that is kept when the first worker of this version starts.
 
 ## Kinds of columns
 

@@ -31,16 +31,22 @@ CREATE TABLE rollup_gauges (
     step_ms bigint NOT NULL,
     kind text NOT NULL,
     name text NOT NULL,
-    figure text NOT NULL,
-    amount numeric NOT NULL,
-    PRIMARY KEY (step_ms, kind, name, figure)
+    pods numeric,
+    pending_pods numeric,
+    requested_cpu_milli numeric,
+    requested_memory_bytes numeric,
+    allocatable_cpu_milli numeric,
+    allocatable_memory_bytes numeric,
+    measured_cpu_milli numeric,
+    measured_memory_bytes numeric,
+    PRIMARY KEY (step_ms, kind, name)
 );
 """
 _ABOUT = {
     "rollup_cursors": "up to which decision of a shard all are counted; moved in the transaction that counts",
     "rollup_counts": "decisions by step of log time, namespace or node, and outcome",
     "rollup_samples": "the steps that were sampled, and at which log time",
-    "rollup_gauges": "what was requested, offered and measured then, by namespace or node; 0 is left out",
+    "rollup_gauges": "what was requested, offered and measured then, by namespace or node",
 }
 
 

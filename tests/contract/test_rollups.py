@@ -114,6 +114,17 @@ async def _roll_up(backend: Backend, dice: random.Random) -> None:
     await rollups.aclose()
 
 
+async def prune(backend: Backend, below: int) -> None:
+    """Delete the first decisions of each shard."""
+    if isinstance(backend, MemoryBackend):
+        for shard, made in backend.database.decisions.items():
+            gone = sum(each.seq < below for each, _ in made)
+            del made[:gone], backend.database.recorded_ms[shard][:gone]
+        return
+    assert isinstance(backend, PostgresBackend)
+    await backend.execute(f"DELETE FROM decisions WHERE seq < {below}")
+
+
 @pytest.mark.parametrize("seed", range(5))
 async def test_counts_are_those_of_the_decisions_whoever_counts_and_dies(
     backend: Backend, ledger: Ledger, leases: list[Lease], seed: int
@@ -138,6 +149,12 @@ async def test_counts_are_those_of_the_decisions_whoever_counts_and_dies(
     rollups = roller(backend)
     assert await rollups.count() == 0
     await rollups.aclose()
+    await prune(backend, below=20)
+    for _ in range(5):
+        await deciding.commit()
+    await _roll_up(backend, dice)
+    assert counted(await points(store)) == deciding.by_namespace, "what is deleted stays counted"
+    assert counted(await points(store, By.NODE)) == deciding.by_node
 
 
 async def test_spans_join_steps_from_where_they_begin(

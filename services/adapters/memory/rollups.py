@@ -9,6 +9,7 @@ from domain.model.resources import CPU, MEMORY, PODS
 from services.adapters.memory.database import MemoryDatabase
 from services.ports.nodes import NodeRow
 from services.ports.rollups import (
+    OF,
     ROWS_MAX,
     STEP_MS,
     By,
@@ -63,7 +64,10 @@ _Gauge = tuple[tuple[By, str, Figure], int]
 
 
 def _of_namespaces(database: MemoryDatabase) -> Iterator[_Gauge]:
-    sums = Counter[tuple[By, str, Figure]]()
+    seen = [*(row.opened for row in database.open_placements.values()), *database.pending.values()]
+    sums = dict.fromkeys(
+        ((By.NAMESPACE, pod.namespace, figure) for pod in seen for figure in OF[By.NAMESPACE]), 0
+    )
     for row in database.open_placements.values():
         template = database.templates.get(row.opened.signature)
         requests = {} if template is None else template.requests
@@ -72,7 +76,7 @@ def _of_namespaces(database: MemoryDatabase) -> Iterator[_Gauge]:
         sums[By.NAMESPACE, row.opened.namespace, Figure.REQUESTED_MEMORY] += requests.get(MEMORY, 0)
     for pod in database.pending.values():
         sums[By.NAMESPACE, pod.namespace, Figure.PENDING_PODS] += 1
-    yield from ((key, amount) for key, amount in sums.items() if amount)
+    yield from sums.items()
 
 
 def _of_nodes(database: MemoryDatabase, step_ms: int) -> Iterator[_Gauge]:
@@ -87,7 +91,7 @@ def _of_nodes(database: MemoryDatabase, step_ms: int) -> Iterator[_Gauge]:
             Figure.ALLOCATABLE_CPU: offered.get(CPU, 0),
             Figure.ALLOCATABLE_MEMORY: offered.get(MEMORY, 0),
         }
-        yield from (((By.NODE, row.name, figure), amount) for figure, amount in plain.items() if amount)
+        yield from (((By.NODE, row.name, figure), amount) for figure, amount in plain.items())
         yield from _measured(database, row, step_ms)
 
 
@@ -118,8 +122,10 @@ class MemoryOverTime:
             if _inside(which, step_ms) and _is_counted(which, by, name):
                 decisions[_key(which, step_ms, name)][outcome] += count
         for (step_ms, by, name, figure), amount in self._database.rollups.gauges.items():
-            if _inside(which, step_ms) and _is_sampled(which, by, name, figure):
+            if _inside(which, step_ms) and _is_sampled(which, by, name):
                 found = sums[_key(which, step_ms, name)]
+                if by is By.NAMESPACE and which.by is By.CLUSTER and figure is not Figure.PENDING_PODS:
+                    continue  # what is requested of nodes is said by nodes
                 before = found.get(figure, (0, 0))
                 found[figure] = before[0] + amount, before[1] + 1
         rows = [
@@ -158,8 +164,7 @@ def _is_counted(which: UsageFilter, by: By, name: str) -> bool:
     return by is By.NAMESPACE and _is_seen(which, name)
 
 
-def _is_sampled(which: UsageFilter, by: By, name: str, figure: Figure) -> bool:
+def _is_sampled(which: UsageFilter, by: By, name: str) -> bool:
     if by is By.NAMESPACE:
-        is_asked = which.by is By.NAMESPACE or (which.by is By.CLUSTER and figure is Figure.PENDING_PODS)
-        return is_asked and _is_seen(which, name)
+        return which.by is not By.NODE and _is_seen(which, name)
     return which.by is not By.NAMESPACE

@@ -9,7 +9,16 @@ import sqlalchemy as sa
 
 from services.adapters.postgres.connections import BULK, COMMON, Session
 from services.adapters.postgres.engine import Engine, Pool
-from services.ports.rollups import ROWS_MAX, STEP_MS, By, Figure, UsageFilter, UsagePoint, figures_of
+from services.ports.rollups import (
+    OF,
+    ROWS_MAX,
+    STEP_MS,
+    By,
+    Figure,
+    UsageFilter,
+    UsagePoint,
+    figures_of,
+)
 from services.ports.store import Rows
 
 _CURSORS = "INSERT INTO rollup_cursors (shard) SELECT shard FROM shards ON CONFLICT DO NOTHING"
@@ -41,8 +50,11 @@ ON CONFLICT DO NOTHING RETURNING step_ms
 """
 # Templates are read once for each group of equal pods of a namespace.
 _OF_NAMESPACES = """
-INSERT INTO rollup_gauges (step_ms, kind, name, figure, amount)
-SELECT $1::bigint, 'namespace', o.name, v.figure, v.amount FROM (
+INSERT INTO rollup_gauges
+    (step_ms, kind, name, pods, pending_pods, requested_cpu_milli, requested_memory_bytes)
+SELECT $1::bigint, 'namespace', coalesce(o.name, w.name), coalesce(o.pods, 0), coalesce(w.pods, 0),
+    coalesce(o.cpu, 0), coalesce(o.memory, 0)
+FROM (
     SELECT g.namespace AS name, sum(g.pods) AS pods,
         sum(g.pods * coalesce((t.spec #>> '{requests,cpu}')::numeric, 0)) AS cpu,
         sum(g.pods * coalesce((t.spec #>> '{requests,memory}')::numeric, 0)) AS memory
@@ -50,34 +62,27 @@ SELECT $1::bigint, 'namespace', o.name, v.figure, v.amount FROM (
         SELECT namespace, signature, count(*) AS pods FROM placements
         WHERE released_at_ms IS NULL GROUP BY 1, 2
     ) AS g LEFT JOIN templates t ON t.signature = g.signature GROUP BY 1
-) AS o CROSS JOIN LATERAL (VALUES
-    ('pods', o.pods), ('requested_cpu_milli', o.cpu), ('requested_memory_bytes', o.memory)
-) AS v (figure, amount) WHERE v.amount <> 0
-UNION ALL SELECT $1::bigint, 'namespace', namespace, 'pending_pods', count(*) FROM pending GROUP BY namespace
+) AS o FULL JOIN (SELECT namespace AS name, count(*) AS pods FROM pending GROUP BY 1) AS w ON w.name = o.name
 """
-# What was measured is as old as the step before, or it is not known any more.
-# Percent are of what the node has, its capacity.
-_HAS = "coalesce((s.spec #>> '{{{{capacity,{0}}}}}')::numeric, n.allocatable[r.{0}])"
+# What was measured is as old as the step before, or it is not known any more. Percent are of the capacity.
 _OF_NODES = f"""
-INSERT INTO rollup_gauges (step_ms, kind, name, figure, amount)
-SELECT $1::bigint, 'node', n.name, v.figure, v.amount FROM nodes n
+INSERT INTO rollup_gauges (step_ms, kind, name, pods, requested_cpu_milli, requested_memory_bytes,
+    allocatable_cpu_milli, allocatable_memory_bytes, measured_cpu_milli, measured_memory_bytes)
+SELECT $1::bigint, 'node', n.name, coalesce(n.requested[r.pods], 0), coalesce(n.requested[r.cpu], 0),
+    coalesce(n.requested[r.memory], 0),
+    coalesce(n.allocatable[r.cpu], 0), coalesce(n.allocatable[r.memory], 0),
+    round(coalesce((s.spec #>> '{{capacity,cpu}}')::numeric, n.allocatable[r.cpu])
+        * (u.series #>> '{{cpu,percent,-1}}')::numeric / 100),
+    round(coalesce((s.spec #>> '{{capacity,memory}}')::numeric, n.allocatable[r.memory])
+        * (u.series #>> '{{memory,percent,-1}}')::numeric / 100)
+FROM nodes n
 CROSS JOIN (
     SELECT max(id) FILTER (WHERE name = 'cpu') AS cpu, max(id) FILTER (WHERE name = 'memory') AS memory,
         max(id) FILTER (WHERE name = 'pods') AS pods FROM resources
 ) AS r
 LEFT JOIN node_specs s ON s.node_id = n.id AND s.version = n.spec_version
 LEFT JOIN node_usage u ON u.node = n.name AND u.at_ms >= $1::bigint - {STEP_MS}
-CROSS JOIN LATERAL (VALUES
-    ('pods', nullif(n.requested[r.pods], 0)::numeric),
-    ('requested_cpu_milli', nullif(n.requested[r.cpu], 0)),
-    ('requested_memory_bytes', nullif(n.requested[r.memory], 0)),
-    ('allocatable_cpu_milli', nullif(n.allocatable[r.cpu], 0)),
-    ('allocatable_memory_bytes', nullif(n.allocatable[r.memory], 0)),
-    ('measured_cpu_milli', round({_HAS.format("cpu")} * (u.series #>> '{{cpu,percent,-1}}')::numeric / 100)),
-    ('measured_memory_bytes',
-        round({_HAS.format("memory")} * (u.series #>> '{{memory,percent,-1}}')::numeric / 100))
-) AS v (figure, amount)
-WHERE NOT n.deleted AND v.amount IS NOT NULL
+WHERE NOT n.deleted
 """
 
 
@@ -124,10 +129,8 @@ WITH counts AS (
         FROM rollup_counts WHERE {inside} AND {counted} GROUP BY 1, 2, 3
     ) AS c GROUP BY 1, 2
 ), gauges AS (
-    SELECT at_ms, name, jsonb_object_agg(figure, jsonb_build_array(amount, rows)) AS figures FROM (
-        SELECT {span} AS at_ms, {name} AS name, figure, sum(amount) AS amount, count(*) AS rows
-        FROM rollup_gauges WHERE {inside} AND {sampled} GROUP BY 1, 2, 3
-    ) AS g GROUP BY 1, 2
+    SELECT {span} AS at_ms, {name} AS name, jsonb_build_object({sums}) AS figures
+    FROM rollup_gauges WHERE {inside} AND {sampled} GROUP BY 1, 2
 ), samples AS (
     SELECT {span} AS at_ms, count(*) AS samples FROM rollup_samples WHERE {inside} GROUP BY 1
 )
@@ -147,8 +150,19 @@ _COUNTED: Mapping[By, str] = {
 _SAMPLED: Mapping[By, str] = {
     By.NAMESPACE: _OF_NAMESPACE,
     By.NODE: "kind = 'node'",
-    By.CLUSTER: f"(kind = 'node' OR (figure = '{Figure.PENDING_PODS}' AND {_OF_NAMESPACE}))",
+    By.CLUSTER: f"(kind = 'node' OR ({_OF_NAMESPACE}))",
 }
+
+
+def _sums(by: By) -> str:
+    """Return what adds up each figure, with the number of its rows. A cluster's are those of its nodes."""
+    found = []
+    for figure in OF[by]:
+        of_nodes = by is By.CLUSTER and figure is not Figure.PENDING_PODS
+        where = f"{figure} IS NOT NULL" + (" AND kind = 'node'" if of_nodes else "")
+        rows = f"FILTER (WHERE {where})"
+        found.append(f"'{figure}', jsonb_build_array(coalesce(sum({figure}) {rows}, 0), count(*) {rows})")
+    return ", ".join(found)
 
 
 class PostgresOverTime:
@@ -165,6 +179,7 @@ class PostgresOverTime:
             name="''" if which.by is By.CLUSTER else "name",
             counted=_COUNTED[which.by],
             sampled=_SAMPLED[which.by],
+            sums=_sums(which.by),
             after="" if after is None else 'WHERE (at_ms, name COLLATE "C") > (:after_ms, :after_name)',
         )
         values = {

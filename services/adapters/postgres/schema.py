@@ -688,9 +688,15 @@ rollup_gauges = sa.Table(
     sa.Column("step_ms", sa.BigInteger, nullable=False),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
-    sa.Column("figure", sa.Text, nullable=False),
-    sa.Column("amount", sa.Numeric, nullable=False),
-    sa.PrimaryKeyConstraint("step_ms", "kind", "name", "figure"),
+    sa.Column("pods", sa.Numeric),
+    sa.Column("pending_pods", sa.Numeric),
+    sa.Column("requested_cpu_milli", sa.Numeric),
+    sa.Column("requested_memory_bytes", sa.Numeric),
+    sa.Column("allocatable_cpu_milli", sa.Numeric),
+    sa.Column("allocatable_memory_bytes", sa.Numeric),
+    sa.Column("measured_cpu_milli", sa.Numeric),
+    sa.Column("measured_memory_bytes", sa.Numeric),
+    sa.PrimaryKeyConstraint("step_ms", "kind", "name"),
 )
 
 pruned = sa.Table(
