@@ -33,7 +33,7 @@ Made from `services/ports/exports.py` by `{COMMAND}`; edit those, not this page.
 
 ```console
 $ berth export decisions --since 2026-01-01 --until 2026-02-01 --to january.parquet
-$ berth export placements --namespace shop --format ndjson | jq .node
+$ berth export placements --namespace shop --format ndjson
 $ curl -H "Authorization: Bearer $BERTH_API_KEY" 'localhost:8080/v1/export/decisions?format=csv&since=1d'
 ```
 
@@ -113,7 +113,8 @@ cores = placements[placements["released_at"].isna()].groupby("node")["cpu_milli"
 ## Over time
 
 `berth top` and `GET /v1/usage?since=&until=&step=&by=namespace|node|cluster` say what was requested, offered,
-measured and decided, in steps of {STEP_MINUTES} minutes of log time or a multiple of that; without `step` as one.
+measured and decided, in steps of {STEP_MINUTES} minutes of log time or a multiple of that; without `step` as
+one.
 
 ```console
 $ berth top nodes --since 1h
