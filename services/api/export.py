@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from domain.model.errors import BerthError, FieldError
@@ -107,7 +107,7 @@ def export_routes(deps: Deps) -> APIRouter:
     )
     async def export(
         request: Request,
-        what: What,
+        what: Annotated[What, Path(description="What to export")],
         format: Annotated[ExportFormat, Query(description="How it is written")] = ExportFormat.CSV,
         since: Annotated[
             str | None,
