@@ -31,7 +31,7 @@ def _format_of(form: ExportFormat | None, to: Path | None) -> ExportFormat:
 
 
 @contextlib.contextmanager
-def _written(to: Path | None) -> Iterator[Callable[[bytes], object]]:
+def written(to: Path | None) -> Iterator[Callable[[bytes], object]]:
     """Give what writes pieces. A file has its name only once it is whole."""
     if to is None:
         yield _shown() if on_terminal() else sys.stdout.buffer.write
@@ -97,5 +97,5 @@ async def export(
         raise typer.BadParameter("parquet is nothing for a terminal; name a file with --to")
     asked = {"format": written_as.value, "since": since, "until": until, "namespace": namespace}
     async with open_source(settings) as source, source.stream(target("/v1/export", what, **asked)) as pieces:
-        with _written(to) as write:
+        with written(to) as write:
             await _copy(pieces, write)

@@ -101,7 +101,7 @@ def _print_csv(columns: Sequence[Column], items: Sequence[Json]) -> None:
 
 
 def _csv_cell(value: object) -> str:
-    if value in (None, ""):
+    if value in (None, "", "-"):  # as tables show what is not there
         return ""
     return guarded(cell(value)) if isinstance(value, str) else cell(value)
 

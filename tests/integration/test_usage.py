@@ -82,3 +82,11 @@ async def test_a_worker_rolls_up_beside_placing(
             refused = await asyncio.to_thread(berth, tmp_path, "export", "nodes", *exporting[2:])
             assert (refused.returncode, refused.stdout) == (1, "")
             assert "nodes are of no namespace" in refused.stderr
+            listing = functools.partial(
+                berth, tmp_path, "get", "pods", "--postgres-dsn", place.dsn, "-o", "jsonl"
+            )
+            whole = (await asyncio.to_thread(listing)).stdout.splitlines()
+            assert [json.loads(line)["uid"] for line in whole] == ["big", *(f"u{i}" for i in range(6))]
+            assert (await asyncio.to_thread(listing, "--limit", "3")).stdout.splitlines() == whole[:3]
+            of_b = (await asyncio.to_thread(listing, "-n", "b", "--sort-by", ".name")).stdout.splitlines()
+            assert [json.loads(line)["name"] for line in of_b] == ["p1", "p3", "p5"]
