@@ -63,7 +63,7 @@ async def _copy(pieces: AsyncIterator[bytes], write: Callable[[bytes], object]) 
 @with_settings(*CLIENT)
 async def export(
     settings: Settings,
-    what: Annotated[What, typer.Argument(metavar="WHAT", help=f"One of {', '.join(What)}.")],
+    what: Annotated[str, typer.Argument(metavar="WHAT", help=f"One of {', '.join(What)}.")],
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help=f"Only at or after this time: {TIMES}.")
     ] = None,
@@ -91,6 +91,8 @@ async def export(
     """
     from services.cli.source import open_source, target
 
+    if what not in list(What):
+        raise typer.BadParameter(f"{what!r} cannot be exported; allowed are {', '.join(What)}")
     check_times(since=since, until=until)
     written_as = _format_of(form, to)
     if written_as is ExportFormat.PARQUET and to is None and on_terminal():
