@@ -67,7 +67,11 @@ def test_csv_has_all_columns_and_json_lines_an_item_each(capsys: pytest.CaptureF
 
 
 def test_csv_is_quoted_and_no_spreadsheet_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
-    items = [{"name": '=HYPERLINK("x")', "cpu": -1}, {"name": "a,b", "cpu": "-"}, {"name": "@x", "cpu": None}]
+    items: list[dict[str, Any]] = [
+        {"name": '=HYPERLINK("x")', "cpu": -1},
+        {"name": "a,b", "cpu": "-"},
+        {"name": "@x", "cpu": None},
+    ]
     print_list("items", COLUMNS, items, shape_of("csv"))
     assert capsys.readouterr().out == 'NAME,CPU\n"\'=HYPERLINK(""x"")",-1\n"a,b",\n\'@x,\n'
 
