@@ -88,7 +88,7 @@ LOCK = build/supply/bin/uv pip compile --quiet --universal --python-version 3.11
 lock: build/supply/.installed  ## pin every package, with hashes (ARGS=--upgrade: the newest that pyproject.toml allows)
 	$(LOCK) pyproject.toml --extra build --output-file requirements.lock
 	$(LOCK) pyproject.toml --extra build --extra embedded --constraint requirements.lock --output-file requirements-embedded.lock
-	$(LOCK) pyproject.toml --extra dev --extra embedded --extra plots --extra search --constraint requirements.lock --output-file requirements-dev.lock
+	$(LOCK) pyproject.toml --extra dev --extra embedded --extra parquet --extra plots --extra search --constraint requirements.lock --output-file requirements-dev.lock
 	$(LOCK) ops/supply/tools.in --output-file ops/supply/tools.lock
 
 sbom: install build/supply/.installed  ## list what the images are made of: build/sbom.cdx.json, build/sbom-all-in-one.cdx.json

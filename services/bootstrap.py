@@ -418,14 +418,18 @@ async def prune(at: Place, settings: Settings, report: Callable[[str], None]) ->
     found = await audit(at, None, report)
     if not found.ok:
         return found, None
-    told = {name: getattr(settings, name) for name in ("journal_hours", "history_days", "bill_days")}
+    told = {
+        name: getattr(settings, name)
+        for name in ("journal_hours", "history_days", "bill_days", "rollup_days")
+    }
     return found, await prune_ledger(at.dsn, **told, owners_seconds=settings.owners_seconds, report=report)
 
 
 @contextlib.asynccontextmanager
 async def tidied(at: Place, settings: Settings, registry: CollectorRegistry) -> AsyncIterator[None]:
-    """Delete what is old, as long as a worker runs."""
+    """Delete what is old, and roll up what is new, as long as a worker runs."""
     from services.adapters.embedded.retention import keep_for
+    from services.adapters.postgres.rollups import PostgresRollups
     from services.adapters.postgres.tidying import (
         ROUND_SECONDS,
         forget_actions,
@@ -436,8 +440,9 @@ async def tidied(at: Place, settings: Settings, registry: CollectorRegistry) -> 
     )
     from services.forgetting import forget_old
     from services.metrics import tidied_gauge
+    from services.rolling_up import roll_up
 
-    session, ledger = tidying(at.dsn), open_ledger(at)
+    session, ledger, rollups = tidying(at.dsn), open_ledger(at), PostgresRollups(at.dsn)
     most, days = settings.dead_letters_max, settings.dead_letter_days
     steps: dict[str, Step] = {
         "tombstones": partial(forget_tombstones, session, settings.tombstone_hours),
@@ -450,10 +455,12 @@ async def tidied(at: Place, settings: Settings, registry: CollectorRegistry) -> 
     if at.kafka_bootstrap is None:
         steps["embedded-log"] = partial(keep_for, session, settings.embedded_log_hours)
     tasks = _tidying(steps, ROUND_SECONDS, tidied_gauge(registry, "berth_tidied"))
+    tasks.append(endless("rolling up", partial(roll_up, rollups)))
     try:
         yield
     finally:
         await ended(tasks)
+        await rollups.aclose()
         await ledger.aclose()
         await session.aclose()
 

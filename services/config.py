@@ -207,6 +207,12 @@ class Settings:
         "How old hours of the bill are when `prune` deletes them; 0: they stay.",
         limits.bill_days,
     )
+    rollup_days: int = setting(
+        integer(0, 36_500),
+        "DAYS",
+        "How old steps of the roll-up are (`berth top`) when `prune` deletes them; 0: they stay.",
+        limits.rollup_days,
+    )
     embedded_log_hours: int = setting(
         integer(1, limits.tombstone_hours_max),
         "HOURS",

@@ -71,6 +71,8 @@ hosted_growth_max = 1_000  # replicas by which a workload may grow in a step
 hosted_said_seconds = 60  # after which what was said is written again if only the reason changed
 scale_days = 90  # for which published scales stay
 bill_days = 800  # two years, and the month in which they are looked at
+rollup_days = 400  # a year, and the month in which they are looked at
+rollup_pause_seconds = 10.0  # between two looks for decisions that are not counted
 preemption_seconds = 60  # of log time in which victims have to leave the node for which a pod is nominated
 preemption_seconds_max = 3_600
 reservation_seconds = 300  # of log time in which a pod finds no node before one may be kept free for it
@@ -208,4 +210,6 @@ past_at_once = 2  # questions about the past, which read more than others
 reads_of_key_at_once = 2  # so that one key leaves others their turn
 appends_of_key_at_once = 2  # requests with events that look their ids up or append, for the same reason
 connection_wait_seconds = 1.5
+exports_at_once = 2  # each on a connection of its own, beside those of lists
+export_seconds_max = 600  # a snapshot keeps the database from cleaning up what each commit leaves behind
 assert 0 < reads_of_key_at_once < lists_at_once

@@ -23,6 +23,7 @@ from services.api.config import config_routes
 from services.api.contract import answering, openapi
 from services.api.deps import Deps
 from services.api.disconnect import CancelOnDisconnect
+from services.api.export import export_routes
 from services.api.failures import ApiError, json_answer
 from services.api.gangs import gang_routes
 from services.api.ingest import ingest_routes
@@ -34,6 +35,7 @@ from services.api.profiles import profile_routes
 from services.api.replicas import replicas_routes
 from services.api.resending import resend_routes
 from services.api.routes import decision_routes, node_routes, pod_routes, state_routes
+from services.api.usage import usage_routes
 from services.api.workers import worker_routes
 from services.build import build
 from services.metrics import CONTENT_TYPE, ApiMetrics, render_ledger
@@ -86,7 +88,11 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
         profile_routes(deps), tags=["profiles"], dependencies=[allow("read")], responses=_ERRORS
     )
     app.include_router(config_routes(deps), tags=["config"], dependencies=[allow("read")], responses=_ERRORS)
+    app.include_router(usage_routes(deps), tags=["usage"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(bill_routes(deps), tags=["bill"], dependencies=[allow("read")], responses=_ERRORS)
+    app.include_router(
+        export_routes(deps), tags=["export"], dependencies=[allow("export")], responses=_ERRORS
+    )
     app.include_router(key_routes(deps), tags=["keys"], dependencies=[allow("manage")], responses=_ERRORS)
     for router in (audit_routes(deps.audits), access_routes(deps)):
         app.include_router(router, tags=["audit"], dependencies=[allow("audit")], responses=_ERRORS)

@@ -17,10 +17,11 @@ AGENT = "agent"
 MAY: Mapping[str, frozenset[str]] = {
     "write": frozenset({"producer", "operator", "admin", "agent"}),
     "read": frozenset({"auditor", "operator", "admin", "agent"}),
+    "export": frozenset({"auditor", "operator", "admin"}),
     "audit": frozenset({"auditor", "admin"}),
     "manage": frozenset({"admin"}),
 }
-"""The roles that may write events, read, see who asked for what, and manage keys.
+"""The roles that may write events, read, export, see who asked for what, and manage keys.
 
 What an agent may write and read is of its own node alone: see ``asks_of_own_node``.
 """

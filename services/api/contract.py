@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-
-from services.api import answers, answers_audit, answers_decisions
 
 _REF = "#/components/schemas/{name}"
 
@@ -22,15 +21,17 @@ def answering(
 
 
 def openapi(app: FastAPI) -> dict[str, Any]:
-    """Return the contract, with the schemas of all structs that routes name, and of the structs in them."""
+    """Return the contract, with the schemas of all structs and enumerations that routes name."""
     if app.openapi_schema is None:
         found = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes
         )
-        everything = {**vars(answers), **vars(answers_audit), **vars(answers_decisions)}.values()
-        named = [each for each in everything if _is_answer(each)]
+        components = found.setdefault("components", {})
+        referred, of_framework = _referred(found["paths"]), components.get("schemas", {})
+        named = [each for each in _structs(msgspec.Struct) if each.__name__ in referred]
         schemas = msgspec.json.schema_components(named, ref_template=_REF)[1]
-        found.setdefault("components", {})["schemas"] = schemas
+        enumerations = {name: of_framework[name] for name in sorted(referred - schemas.keys())}
+        components["schemas"] = {**schemas, **enumerations}
         # Every error has the one shape, so the framework's own is never answered.
         for operations in found["paths"].values():
             for operation in operations.values():
@@ -39,6 +40,18 @@ def openapi(app: FastAPI) -> dict[str, Any]:
     return app.openapi_schema
 
 
-def _is_answer(value: object) -> bool:
-    is_struct = isinstance(value, type) and issubclass(value, msgspec.Struct)
-    return is_struct and value not in (msgspec.Struct, answers.Page)
+def _structs(base: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
+    """Yield the structs of the API."""
+    for each in base.__subclasses__():
+        yield from _structs(each)
+        if each.__module__.startswith(f"{__package__}.") and each.__name__ != "Page":
+            yield each
+
+
+def _referred(value: Any) -> set[str]:
+    """Return the names of the schemas that a part of the contract refers to."""
+    if isinstance(value, dict):
+        parts = [_referred(each) for each in value.values()]
+        own = {value["$ref"].rpartition("/")[2]} if isinstance(value.get("$ref"), str) else set()
+        return own.union(*parts)
+    return set().union(*map(_referred, value)) if isinstance(value, list) else set()

@@ -49,7 +49,7 @@ class _Record(msgspec.Struct):
     template: _Requests = msgspec.field(default_factory=_Requests)
 
 
-_OF_THE_POD = frozenset(
+OF_THE_POD = frozenset(
     (
         *(Outcome.BOUND, Outcome.ADOPTED, Outcome.RESIZED, Outcome.RELEASED, Outcome.BIND_FAILED),
         *(Outcome.UNSCHEDULABLE, Outcome.UNRESOLVABLE, Outcome.GANG_WAITING, Outcome.CONFLICT),
@@ -70,7 +70,7 @@ def decision_of(row: DecisionRow, seen: Collection[str] | None) -> Decision:
     not who leaves for whom: the record does not say of which namespaces those are.
     """
     decision = _decode_decision(row.payload)
-    if seen is not None and decision.outcome not in _OF_THE_POD:
+    if seen is not None and decision.outcome not in OF_THE_POD:
         decision.sent_by = None
     if decision.preemption is not None and seen is not None:
         told = decision.preemption

@@ -37,6 +37,8 @@ STATUS = {
     "too-many-requests": 429,
     "unavailable": 503,
     "busy": 503,
+    "no-parquet": 501,
+    "export-too-long": 503,
     "too-slow": 503,
     "not-ready": 503,
     "database-refused": 503,

@@ -145,6 +145,15 @@ def parse_object(text: str) -> tuple[str, str, str]:
     return parts[0], parts[1], parts[2]
 
 
+def parse_point(text: str) -> tuple[int, int, int, int, str]:
+    """Return the (since, until, span, time, name) of a cursor of usage."""
+    parts = _parts(text)
+    found = _whole(parts[:4], *(INT64_MAX >> 1,) * 4)  # so that no sum of two is too large
+    if len(parts) != 5 or found is None or found[2] == 0 or "\0" in parts[4]:
+        raise _bad_cursor(text)
+    return found[0], found[1], found[2], found[3], parts[4]
+
+
 def parse_position(text: str) -> tuple[int, int]:
     """Return the (seq, shard) of a cursor."""
     found = _whole(_parts(text), INT64_MAX, _SHARD_MAX)

@@ -13,7 +13,16 @@ from domain.model.config import OF_CLUSTER
 from services.cli.labels import labels_filter
 from services.cli.options import CLIENT, CommandError, check_times, moment_of, with_settings
 from services.cli.output import Json
-from services.cli.shapes import Shape, Shaped, SortBy, print_document, print_list, shape_of, sorted_by
+from services.cli.shapes import (
+    Shape,
+    Shaped,
+    SortBy,
+    print_document,
+    print_line,
+    print_list,
+    shape_of,
+    sorted_by,
+)
 from services.cli.tables import EMPTY, TABLES
 from services.cli.terminal import echo
 from services.config import Settings
@@ -345,6 +354,14 @@ async def get(
     async with open_source(settings) as source:
         if watched:
             await _watch(source, lists[0], shape, limit)
+        if (
+            shape.form == "jsonl"
+            and sort_by is None
+            and not lists[0].names
+            and lists[0].kind is not Kind.SHARDS
+        ):
+            await _print_lines(source, lists[0], limit)
+            return
         found = [await _items(source, each, namespace, limit) for each in lists]
     if sort_by is not None:
         found = [sorted_by(items, sort_by) for items in found]
@@ -406,6 +423,18 @@ async def _items(source: Source, asked: Listed, namespace: str | None, limit: in
         ]
     found = await fetch_all(source, f"/v1/{kind}", limit, keep, kind=asked.config_kind, **parameters)
     return sorted(found, key=SORTED_BY[kind]) if kind in SORTED_BY else found
+
+
+async def _print_lines(source: Source, asked: Listed, limit: int | None) -> None:
+    """Print the items of a list as they come, in the API's order: none is held."""
+    from services.cli.source import fetch_pages
+
+    parameters = dict(asked.parameters)
+    keep = labels_filter(parameters.pop("selector", None))
+    path = f"/v1/{asked.kind}"
+    async for page in fetch_pages(source, path, limit, keep, kind=asked.config_kind, **parameters):
+        for item in page:
+            print_line(item)
 
 
 async def _watch(source: Source, asked: Listed, shape: Shape, limit: int | None) -> None:

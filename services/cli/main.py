@@ -26,6 +26,7 @@ from services.cli import (
     describe,
     diff,
     explain,
+    export,
     get,
     keys,
     optimise,
@@ -34,6 +35,7 @@ from services.cli import (
     replay,
     serve,
     setup,
+    top,
 )
 from services.cli.options import show_help
 from services.cli.output import say
@@ -174,7 +176,9 @@ app.command("get", rich_help_panel=USE)(get.get)
 app.command("describe", rich_help_panel=USE)(describe.describe)
 app.command("explain", rich_help_panel=USE)(explain.explain)
 app.command("diff", rich_help_panel=USE)(diff.diff)
+app.command("top", rich_help_panel=USE)(top.top)
 app.command("bill", rich_help_panel=USE)(bill.bill)
+app.command("export", rich_help_panel=USE)(export.export)
 app.command("accesses", rich_help_panel=USE)(accesses.accesses)
 app.command("apply", cls=apply.WaitCommand, rich_help_panel=USE)(apply.apply)
 app.command("delete", rich_help_panel=USE)(apply.delete)

@@ -11,7 +11,7 @@ from services.cli.terminal import echo
 from services.config import Settings
 
 
-@with_settings(*PLACE, "journal_hours", "history_days", "bill_days")
+@with_settings(*PLACE, "journal_hours", "history_days", "bill_days", "rollup_days")
 async def prune(settings: Settings) -> None:
     """Audit the ledger, then delete the history that is older than the settings say, in small steps.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 
@@ -14,6 +12,7 @@ from domain.model.quantities import parse_quantity
 from services.cli import jsonpath, output
 from services.cli.output import Column, Format, Json, cell
 from services.cli.terminal import echo
+from services.codec.exported import csv_line, guarded
 
 FORMS = ("table", "wide", "name", "csv", "json", "jsonl", "yaml")
 JSONPATH = "jsonpath="
@@ -94,14 +93,17 @@ def print_line(item: Json) -> None:
 
 
 def _print_csv(columns: Sequence[Column], items: Sequence[Json]) -> None:
-    """Print all columns, the wide ones too, in full; what is not there is empty."""
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
-    writer.writerow(column.title for column in columns)
+    """Print all columns, the wide ones too, in full, quoted as exports are; what is not there is empty."""
+    echo(csv_line(column.title for column in columns).rstrip("\n"))
     for item in items:
-        read = (column.read(item) for column in columns)
-        writer.writerow("" if value in (None, "") else cell(value) for value in read)
-    echo(written.getvalue().rstrip("\n"))
+        read = [column.read(item) for column in columns]
+        echo(csv_line(map(_csv_cell, read)).removesuffix("\n"))
+
+
+def _csv_cell(value: object) -> str:
+    if value in (None, "", "-"):  # as tables show what is not there
+        return ""
+    return guarded(cell(value)) if isinstance(value, str) else cell(value)
 
 
 def sorted_by(items: Sequence[Json], path: str) -> list[Json]:

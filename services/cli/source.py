@@ -17,6 +17,7 @@ from urllib.request import getproxies, proxy_bypass
 import orjson
 
 from services.address import ADDRESS_FILE, CHALLENGE_PATH, Instance, read_address, read_key
+from services.cli.in_process import InProcess
 from services.cli.options import CommandError, warn
 from services.cli.output import say
 from services.cli.reaching import reach_api, reach_ledger
@@ -100,6 +101,9 @@ class Source:
             trust_env=proxied,
             verify=_trusting(ca),
         )
+        self._streaming = self._client
+        if self.in_process:
+            self._streaming = httpx.AsyncClient(base_url=url, transport=InProcess(app))
 
     async def request(self, method: str, target: str, body: bytes | None = None) -> tuple[int, bytes]:
         """Return status and body. Where the API says that this key asks too much, wait and ask again."""
@@ -135,8 +139,28 @@ class Source:
         finally:
             timer.cancel()
 
+    @contextlib.asynccontextmanager
+    async def stream(self, target: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Give an answer piece by piece; raise ``CommandError`` where there is none, or where it breaks off.
+
+        So what is not whole is never taken for the whole.
+        """
+        try:
+            async with self._streaming.stream("GET", target) as answer:
+                if answer.status_code >= 400:
+                    answer_of(answer.status_code, await answer.aread())
+                yield answer.aiter_bytes()
+        except httpx.HTTPError as error:
+            _refuse_untrusted(self._url, error)
+            raise CommandError(
+                f"the API at {self._url} broke off: {str(error) or type(error).__name__}; what was written "
+                "is not whole. Its log says why; a shorter time by --since and --until may pass"
+            ) from None
+
     async def aclose(self) -> None:
         """Close the connections."""
+        if self._streaming is not self._client:
+            await self._streaming.aclose()
         await self._client.aclose()
 
 
@@ -189,17 +213,31 @@ async def fetch_all(
     **params: object,
 ) -> list[dict[str, Any]]:
     """Return the items of a list that ``keep`` accepts, page by page, or the first ``limit`` of them."""
-    items: list[dict[str, Any]] = []
+    pages = [page async for page in fetch_pages(source, path, limit, keep, **params)]
+    return [item for page in pages for item in page]
+
+
+async def fetch_pages(
+    source: Source,
+    path: str,
+    limit: int | None,
+    keep: Callable[[dict[str, Any]], bool] | None = None,
+    **params: object,
+) -> AsyncIterator[list[dict[str, Any]]]:
+    """Yield the same items, each page as it comes."""
+    count = 0
     paged = path not in ("/v1/shards", "/v1/workers")
     cursor: str | None = None
     while True:
-        wanted = PAGE if limit is None or keep is not None else min(PAGE, limit - len(items))
+        wanted = PAGE if limit is None or keep is not None else min(PAGE, limit - count)
         page = {"limit": wanted, "cursor": cursor} if paged else {}
         answer = await fetch(source, target(path, **params, **page))
-        items += answer["items"] if keep is None else filter(keep, answer["items"])
+        items = answer["items"] if keep is None else list(filter(keep, answer["items"]))
+        yield items if limit is None else items[: limit - count]
+        count += len(items)
         cursor = answer["next"]
-        if cursor is None or (limit is not None and len(items) >= limit):
-            return items if limit is None else items[:limit]
+        if cursor is None or (limit is not None and count >= limit):
+            return
 
 
 async def send_events(source: Source, events: list[Any], **params: object) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.ports.access import Access, AccessFilter, Place
 from services.ports.bills import BillBy, BillFilter, BillSums
+from services.ports.exports import Exports
 from services.ports.ledger import (
     ActionRow,
     ConfigRow,
@@ -24,6 +25,7 @@ from services.ports.ledger import (
 from services.ports.log import Span
 from services.ports.past import Moment, Past
 from services.ports.pods import MoveRow
+from services.ports.rollups import OverTime
 
 Row = TypeVar("Row")
 
@@ -424,6 +426,8 @@ class Store(Protocol):
     bills: Bills
     past: Past
     moment: Moment | None
+    exports: Exports
+    over_time: OverTime
     seen: Collection[str] | None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:

@@ -152,7 +152,7 @@ class MemoryBackend:
         """See ``Backend``."""
         tables = {name: table for name, table in vars(self.database).items() if not name.startswith("_")}
         del tables["now_ms"], tables["workers"]  # a clock and connections: nothing of it is stored
-        for part in ("nominations", "moves", "inbox", "measured", "hosted", "past"):
+        for part in ("nominations", "moves", "inbox", "measured", "hosted", "past", "rollups"):
             tables |= vars(tables.pop(part))
         rows = {n: t.items() if isinstance(t, dict) else t for n, t in tables.items()}
         return {n: [repr(t)] if isinstance(t, int) else sorted(map(repr, t)) for n, t in rows.items()}

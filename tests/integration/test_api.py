@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 from unittest.mock import AsyncMock
@@ -581,6 +583,8 @@ async def test_everything_in_the_contract_is_described(world: World) -> None:
     assert whole == {"$ref": "#/components/schemas/EventList"}
     assert several["items"] == one == {"$ref": "#/components/schemas/Event"}
     assert {"Event", "EventList"} <= spec["components"]["schemas"].keys()
+    referred = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(spec)))
+    assert referred == spec["components"]["schemas"].keys(), "what is named is there"
 
 
 async def test_the_contract_names_all_routes(world: World) -> None:
@@ -599,6 +603,8 @@ async def test_the_contract_names_all_routes(world: World) -> None:
         *("/v1/totals", "/v1/diff"),
         "/v1/nominations",
         "/v1/bill",
+        "/v1/usage",
+        "/v1/export/{what}",
         "/v1/actions",
         *("/v1/replicas", "/v1/replicas/{namespace}/{name}"),
         *("/v1/gangs", "/v1/gangs/{namespace}/{name}"),

@@ -64,6 +64,7 @@ async def pruned(place: Place, days: int = 30, hours: int = 24) -> dict[str, int
 
 LIVE = "SELECT pod_uid FROM placements WHERE released_at_ms IS NULL UNION SELECT pod_uid FROM pending"
 NOTHING = dict.fromkeys(TABLES, 0)
+DECIDED = "SELECT outcome, count(*)::int FROM decisions GROUP BY 1 ORDER BY 1"
 
 
 async def test_what_is_over_goes_and_what_explains_live_pods_stays(place: Place) -> None:
@@ -265,3 +266,26 @@ async def test_a_topic_that_is_made_anew_begins_with_what_is_kept(place: Place) 
     below = "SELECT count(*) FROM decisions d JOIN pruned p USING (shard) WHERE d.seq < p.seq_below"
     assert (await query(place, below))[0][0] > 0, "what explains live pods"
     assert found.records_count == (await query(place, "SELECT count(*) FROM decisions"))[0][0]
+
+
+async def test_what_is_deleted_was_rolled_up_and_stays_counted(place: Place) -> None:
+    """No worker has counted it, as none ran long enough; steps go by an age of their own."""
+    rolled_up = (
+        "SELECT outcome, sum(count)::int FROM rollup_counts WHERE kind = 'namespace' GROUP BY 1 ORDER BY 1"
+    )
+    decided = [tuple(row) for row in await query(place, DECIDED)]
+    await change(place, "DELETE FROM rollup_counts")
+    await change(place, "DELETE FROM rollup_cursors")
+    await grow_older(place, 40)
+    await audit(place.dsn)
+    assert (await pruned(place))["decisions"] > 0
+    assert [tuple(row) for row in await query(place, DECIDED)] != decided
+    assert [tuple(row) for row in await query(place, rolled_up)] == decided
+    for days, stays in ((0, True), (30, True), (1, False)):
+        if days == 30:
+            await change(place, "UPDATE rollup_counts SET step_ms = step_ms - 10 * 86400000::bigint")
+        told = await prune(
+            place.dsn, journal_hours=24, history_days=0, rollup_days=days, owners_seconds=9e9, pause_seconds=0
+        )
+        assert bool(await query(place, rolled_up)) == stays
+        assert bool(told.rollups) != stays

@@ -14,15 +14,18 @@ import pytest_asyncio
 
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.store import MemoryStore
-from services.adapters.postgres import sql, sql_nodes, sql_outbox
-from services.adapters.postgres.connections import COMMON, HOT, Limits, fresh
+from services.adapters.postgres import rollups, sql, sql_nodes, sql_outbox
+from services.adapters.postgres.connections import COMMON, EXPORT, HOT, Limits, fresh
 from services.adapters.postgres.engine import Engine, Pool
+from services.adapters.postgres.exports import export_statement
 from services.adapters.postgres.migrate import init_shards
 from services.adapters.postgres.rows import texts_array
 from services.adapters.postgres.store import PostgresStore
 from services.ports.access import AccessFilter
 from services.ports.bills import BillBy, BillFilter
+from services.ports.exports import SCHEMAS, ExportFilter, What
 from services.ports.log import Span
+from services.ports.rollups import STEP_MS, By, OverTime, UsageFilter
 from services.ports.store import (
     Bills,
     Callers,
@@ -83,6 +86,11 @@ INSERT INTO bill_hours
 SELECT i::bigint * {HOUR_MS}, {TEAM}, 'low', 'low', 'cpu', 1, 1, 1 FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO node_actions (node, at_ms, logged_ms, kind, quality, times, reason, policy, namespace, name, uid)
 SELECT 'n' || i % 100, i, i, 'idle', 'low', 1, '', '', '', '', '' FROM generate_series(1, {ROWS}) AS i;
+INSERT INTO rollup_counts
+SELECT i::bigint * {STEP_MS}, 'node', 'n', 'bound', 1 FROM generate_series(1, {ROWS}) AS i;
+INSERT INTO rollup_samples SELECT i::bigint * {STEP_MS}, i FROM generate_series(1, {ROWS}) AS i;
+INSERT INTO rollup_gauges (step_ms, kind, name)
+SELECT i::bigint * {STEP_MS}, 'node', 'n' FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO node_usage SELECT 'n' || i, 1, '{{}}', '{{}}' FROM generate_series(1, {ROWS}) AS i;
 INSERT INTO access_log (minute_ms, digest, at_ms, last_at_ms, times, caller, roles, address, method, route,
     target, status, code, duration_ms, spans)
@@ -339,6 +347,10 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
         lambda store: store.latest_decisions(["ns/p7", "ns/p8"]),
         {"decisions_pod"},
     ),
+    "usage over time": (
+        lambda store: store.over_time.points(UsageFilter(0, 9 * STEP_MS, STEP_MS, By.NODE), 100, (7, "n")),
+        {"rollup_counts_pkey", "rollup_gauges_pkey", "rollup_samples_pkey"},
+    ),
     "nominations": (lambda store: store.nominations(100, ("uid5", 1)), {"nominations_pkey"}),
     "moves": (lambda store: store.processes.moves("n7", None), {"moves_pkey"}),
     "gangs": (
@@ -496,7 +508,7 @@ async def test_every_read_has_its_plan_looked_at() -> None:
     store: Any = Noting(MemoryStore(MemoryDatabase(4, lambda: 0)), set())
     for read, _ in API_READS.values():
         await read(store)
-    ports = {**vars(Store), **vars(Processes), **vars(Callers), **vars(Bills)}
+    ports = {**vars(Store), **vars(Processes), **vars(Callers), **vars(Bills), **vars(OverTime)}
     public = {name for name, each in ports.items() if inspect.iscoroutinefunction(each)}
     assert public - ON_SMALL_TABLES - COUNTS - WRITES == store.called
 
@@ -518,6 +530,22 @@ async def test_what_programs_ask_the_api_goes_by_an_index(dsn: str, monkeypatch:
         counted = {"pending"} if name == "what waits" else set()  # all of it, to find the largest groups
         assert not whole - empty - counted, name
     await store.aclose()
+
+
+async def test_beside_placing_large_tables_are_read_by_an_index(dsn: str) -> None:
+    """A slice of the roll-up, and the times and namespaces of an export."""
+    await _fill(dsn)
+    decisions = SCHEMAS[What.DECISIONS]
+    rare, late = ExportFilter(namespaces=["rare"]), ExportFilter(since_ms=ROWS - 40)
+    cases = (
+        (rollups._COUNT, (1, ROWS // 8, 100), "decisions_pkey"),
+        (*export_statement(decisions, late), "decisions_ranges"),
+        (*export_statement(decisions, rare), "decisions_pod"),
+    )
+    async with fresh(dsn, "plans", EXPORT) as connection:
+        await connection.execute("ANALYZE")
+        for statement, values, index in cases:
+            assert index in _scans(await _plan(connection, statement, tuple(values)))[0]
 
 
 async def test_the_test_sees_a_scan(dsn: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from urllib.parse import quote
@@ -18,12 +19,15 @@ from domain.model.pods import POD_GROUP_LABEL
 from services import bootstrap
 from services.adapters.postgres import engine
 from services.adapters.postgres.engine import Engine
+from services.adapters.postgres.rollups import PostgresRollups
 from services.api import answers
 from services.api.formats import cursor
 from services.api.keys import key_hash, new_key
 from services.bootstrap import Place
 from services.codec.encode import encode_event
+from services.ports.exports import What
 from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, Entry
+from services.ports.rollups import By
 from services.ports.store import Grant
 from tests.builders import event, node_manifest, pod_manifest
 from tests.integration.api_world import AT, LATER, Client, World, checked, client_of, fresh_database, work_off
@@ -121,10 +125,19 @@ async def world(embedded_dsn: str) -> AsyncIterator[World]:
             await writer.aclose()
             await log.aclose()
             await work_off(place)
+            await roll_up(place)
             await promise(place)
             await bill(place)
             await scale(place)
             yield World(place, client)
+
+
+async def roll_up(place: Place) -> None:
+    """Roll up what was decided, as a worker does some time later."""
+    async with contextlib.aclosing(PostgresRollups(place.dsn)) as rollups:
+        await rollups.sample()
+        while await rollups.count():
+            pass
 
 
 async def scale(place: Place) -> None:
@@ -351,6 +364,8 @@ async def asked(world: World) -> dict[str, list[str]]:
         "/v1/diff": ["?from=1000h", f"?from=1000h&namespace={OURS}", "?from=1000h&until=1s"],
         "/v1/nominations": ["", "?limit=1"],
         "/v1/bill": ["", "?limit=1", "?by=quality", "?by=day", f"?namespace={OURS}"],
+        "/v1/usage": ["", "?limit=1", "?step=5m", *(f"?by={by}&since=2000d" for by in By)],
+        "/v1/export/{what}": [f"{what}{more}" for what in What for more in ("", "?since=2024-01-01")],
         "/v1/actions": ["", "?node=n1", "?limit=1"],
         "/v1/replicas": ["", "?limit=1", f"?namespace={OURS}"],
         "/v1/replicas/{namespace}/{name}": [
@@ -524,6 +539,75 @@ async def test_a_bill_is_of_the_namespaces_that_are_seen(world: World, ours: Cli
             assert told["total"]["billed"] == 0.1 * count
             assert sum(item["billed"] for item in told["items"]) == 0.1 * count
     assert (await ours.get(f"/v1/bill?namespace={THEIRS}")).status_code == 403
+
+
+async def test_an_export_is_of_the_namespaces_that_are_seen(world: World, ours: Client) -> None:
+    """Each row is one of those that all see, with less in it; whoever names another namespace is refused."""
+    hidden = {"sent_by", "spec_sent_by", "victims", "preemptor", "preemptor_priority", "nominated", "at"}
+    for what in What:
+        found, everything = [
+            [
+                json.loads(line)
+                for line in (await client.get(f"/v1/export/{what}?format=ndjson")).text.splitlines()
+            ]
+            for client in (ours, world.client)
+        ]
+        assert found
+        shown = [{name: value for name, value in row.items() if name not in hidden} for row in found]
+        all_of_it = [{name: value for name, value in row.items() if name not in hidden} for row in everything]
+        assert [row for row in all_of_it if row in shown] == shown
+        if what in (What.DECISIONS, What.PLACEMENTS):
+            assert {row["namespace"] for row in found} == {OURS}
+            assert {row["namespace"] for row in everything} == {OURS, THEIRS}
+        if what is not What.NODES:
+            for other in (THEIRS, "none"):
+                answer = await ours.get(f"/v1/export/{what}?namespace={other}")
+                assert (answer.status_code, OURS in answer.text) == (403, True)
+
+
+async def test_usage_over_time_is_of_the_namespaces_that_are_seen(world: World, ours: Client) -> None:
+    """What nodes offer and what is requested of them is for all to see; decisions of others are not."""
+
+    async def items(client: Client, by: By) -> list[dict[str, Any]]:
+        return list((await client.get(f"/v1/usage?by={by}&since=1d")).json()["items"])
+
+    assert [each["name"] for each in await items(ours, By.NAMESPACE)] == [OURS]
+    assert [each["name"] for each in await items(world.client, By.NAMESPACE)] == [OURS, THEIRS]
+    (own,) = await items(ours, By.NAMESPACE)
+    (few,), (everything,) = await items(ours, By.CLUSTER), await items(world.client, By.CLUSTER)
+    assert few["decisions"] == own["decisions"] != everything["decisions"]
+    assert few["pending_pods"] == own["pending_pods"] < everything["pending_pods"]
+    assert few["requested_cpu_milli"] == everything["requested_cpu_milli"] > own["requested_cpu_milli"] > 0
+    nodes, of_all = await items(ours, By.NODE), await items(world.client, By.NODE)
+    assert [each["decisions"] for each in nodes] == [{}, {}]
+    assert all(each["decisions"] for each in of_all)
+    hidden = {"decisions": {}, "evictions": 0}
+    assert nodes == [each | hidden for each in of_all]
+
+
+async def test_what_names_others_is_not_exported_to_who_sees_few(world: World, ours: Client) -> None:
+    """A decision of ours of which the record names pods, and a sender, that may be of others."""
+    named = {"victims": ["lynx-uid"], "preemptor": "lynx-uid", "priority": 7, "nominated": "1-7"}
+    made = "convert_from(payload, 'UTF8')::jsonb || jsonb_build_object('sent_by', 'key:lynx', 'preemption', "
+    made += "$1::jsonb)"
+    connection = await asyncpg.connect(world.place.dsn)
+    where = "WHERE namespace = $1 AND outcome = 'bound' LIMIT 1"
+    row = await connection.fetchrow(f"SELECT shard, seq, outcome, payload FROM decisions {where}", OURS)
+    try:
+        await connection.execute(
+            f"UPDATE decisions SET outcome = 'evicted', payload = convert_to(({made})::text, 'UTF8') "
+            "WHERE shard = $2 AND seq = $3",
+            *(json.dumps(named), row["shard"], row["seq"]),
+        )
+        assert "lynx" not in (await ours.get("/v1/export/decisions?format=ndjson")).text
+        everything = (await world.client.get(f"/v1/export/decisions?namespace={OURS}&format=ndjson")).text
+        assert everything.count("lynx-uid") == 2
+        assert "key:lynx" in everything
+    finally:
+        await connection.execute(
+            "UPDATE decisions SET outcome = $3, payload = $4 WHERE shard = $1 AND seq = $2", *row.values()
+        )
+        await connection.close()
 
 
 async def test_a_dead_letter_is_cut_in_a_list_and_whole_by_its_id(ours: Client) -> None:

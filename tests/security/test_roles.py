@@ -25,6 +25,7 @@ from services.adapters.postgres.roles import (
     RELAY,
     REPLAY,
     ROLES,
+    VIEWS,
     WORKER,
     RolesRefused,
     create_roles,
@@ -32,6 +33,7 @@ from services.adapters.postgres.roles import (
 from services.bootstrap import Place
 from services.config import Settings
 from services.metrics import process_registry
+from services.ports.exports import What
 from services.ports.store import Grant
 from services.replay.replay import Progress
 from tests.builders import node_manifest, pod_manifest
@@ -199,6 +201,8 @@ async def test_an_auditor_reads_everything_but_secrets(deployment: Deployment) -
             if table not in ("api_keys", "log_seal"):
                 await connection.fetch(f"SELECT * FROM {table}")
         await connection.fetch("SELECT name, roles, created_at, revoked_at FROM api_keys")
+        for what in What:
+            await connection.fetch(f"SELECT * FROM {VIEWS}.{what}")
     finally:
         await connection.close()
 

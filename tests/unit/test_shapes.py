@@ -66,6 +66,16 @@ def test_csv_has_all_columns_and_json_lines_an_item_each(capsys: pytest.CaptureF
     assert capsys.readouterr().out == "pod/b\npod/a\npod/c\n"
 
 
+def test_csv_is_quoted_and_no_spreadsheet_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
+    items: list[dict[str, Any]] = [
+        {"name": '=HYPERLINK("x")', "cpu": -1},
+        {"name": "a,b", "cpu": "-"},
+        {"name": "@x", "cpu": None},
+    ]
+    print_list("items", COLUMNS, items, shape_of("csv"))
+    assert capsys.readouterr().out == 'NAME,CPU\n"\'=HYPERLINK(""x"")",-1\n"a,b",\n\'@x,\n'
+
+
 def test_an_unknown_form_is_refused() -> None:
     with pytest.raises(typer.BadParameter, match="allowed are table, wide, name, csv"):
         shape_of("xml")

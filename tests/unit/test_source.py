@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -14,6 +15,7 @@ import pytest
 
 from services.address import CHALLENGE_PATH, Instance, write_address
 from services.cli import source as sources
+from services.cli.export import written
 from services.cli.options import CommandError
 from services.cli.source import Source, fetch, in_process, running_instance
 
@@ -117,3 +119,69 @@ async def test_a_client_waits_when_it_asks_too_much() -> None:
     assert (await source.request("GET", "/"))[0] == 429, "not for ever"
     assert len(statuses) == 1
     await source.aclose()
+
+
+async def _cut_server(answer: bytes) -> tuple[asyncio.Server, str]:
+    """Serve an answer whose end never comes."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    return server, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_an_answer_that_breaks_off_is_never_taken_for_the_whole(tmp_path: Path) -> None:
+    """A file that was there stays as it was, and nothing else is left."""
+    to = tmp_path / "rows.csv"
+    to.write_text("before")
+    begun = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\na,b\n\r\n"
+    server, url = await _cut_server(begun)
+
+    async def copy(source: Source) -> None:
+        with written(to) as write:
+            async with source.stream("/v1/export/nodes") as pieces:
+                async for piece in pieces:
+                    assert write(piece) == 4
+
+    async with server, contextlib.aclosing(Source(url)) as source:
+        with pytest.raises(CommandError, match=r"broke off: .* is not whole"):
+            await copy(source)
+    assert to.read_text() == "before"
+    assert os.listdir(tmp_path) == ["rows.csv"]
+
+
+async def test_a_refusal_is_said_and_not_written() -> None:
+    refusal = b'{"error": {"code": "busy", "message": "2 exports are read"}}'
+    head = b"HTTP/1.1 503 No\r\nContent-Length: %d\r\n\r\n" % len(refusal)
+    server, url = await _cut_server(head + refusal)
+    async with server, contextlib.aclosing(Source(url)) as source:
+        with pytest.raises(CommandError, match="2 exports are read"):
+            async with source.stream("/v1/export/nodes"):
+                raise AssertionError("it was refused")
+
+
+async def test_an_answer_in_this_process_comes_piece_by_piece() -> None:
+    """The next piece is made when the one before it was taken; a client that leaves ends the work."""
+    made, ended = [], asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            for number in range(100):
+                made.append(number)
+                await send({"type": "http.response.body", "body": b"x", "more_body": True})
+        finally:
+            ended.set()
+
+    async with contextlib.aclosing(in_process(app)) as source:
+        async with source.stream("/v1/export/nodes") as pieces:
+            async for _ in pieces:
+                await asyncio.sleep(0.01)
+                break
+        async with asyncio.timeout(5):
+            await ended.wait()
+    assert len(made) <= 4

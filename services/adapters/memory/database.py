@@ -25,6 +25,7 @@ from services.adapters.memory.nominations import NominationTables
 from services.adapters.memory.offsets import CursorRow as CursorRow
 from services.adapters.memory.offsets import OffsetRow as OffsetRow
 from services.adapters.memory.past_tables import PastTables, SpecSet
+from services.adapters.memory.rollup_tables import RollupTables
 from services.codec.settling import lost_together, outcome_of, settle
 from services.ports.access import Access, Place
 from services.ports.guards import (
@@ -171,6 +172,7 @@ class MemoryDatabase:
         self.config_objects: dict[tuple[str, str, str], ConfigRow] = {}
         self.profiles: dict[tuple[str, int], ProfileRow] = {}
         self.measured = MeasuredTables()
+        self.rollups = RollupTables()
         self.hosted = HostedTables()
         self.past = PastTables()
         self.guards: dict[str, GuardRow] = {}

@@ -15,6 +15,7 @@ from domain.model.usage import UsageRecord
 from services.adapters.memory.access import MemoryCallers, moment
 from services.adapters.memory.bills import MemoryBills
 from services.adapters.memory.database import MemoryDatabase, PlacementRow
+from services.adapters.memory.exports import MemoryExports
 from services.adapters.memory.gangs import gangs_of
 from services.adapters.memory.pages import (
     beginning,
@@ -30,6 +31,8 @@ from services.adapters.memory.pages import (
 )
 from services.adapters.memory.past import MemoryPast, as_of
 from services.adapters.memory.processes import MemoryProcesses
+from services.adapters.memory.rollups import MemoryOverTime
+from services.ports.exports import Exports
 from services.ports.ledger import (
     ConfigRow,
     DeadLetter,
@@ -41,6 +44,7 @@ from services.ports.ledger import (
 )
 from services.ports.log import PODS_TOPIC, Span
 from services.ports.past import Moment, Past
+from services.ports.rollups import OverTime
 from services.ports.store import (
     EXAMPLES_MAX,
     Bills,
@@ -75,6 +79,8 @@ class MemoryStore:
         self.bills: Bills = MemoryBills(database)
         self.past: Past = MemoryPast(database)
         self.moment: Moment | None = None
+        self.exports: Exports = MemoryExports(database)
+        self.over_time: OverTime = MemoryOverTime(database)
         self.seen: Collection[str] | None = None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from domain.model.errors import BerthError, Overdue, Unavailable
-from domain.model.limits import lease_seconds, returning_seconds
+from domain.model.limits import export_seconds_max, lease_seconds, returning_seconds
 from services.listening import is_loopback
 from services.secret import redacted
 
@@ -88,6 +88,18 @@ BULK = Limits(
     answer_seconds=620,
 )
 """For reading whole tables."""
+
+EXPORT = Limits(
+    {
+        **_COMMON,
+        "statement_timeout": f"{export_seconds_max}s",
+        "idle_in_transaction_session_timeout": "30s",  # a client that takes nothing keeps no snapshot open
+        "work_mem": "16MB",
+        "max_parallel_workers_per_gather": "0",  # one core of the server, and no more
+    },
+    answer_seconds=export_seconds_max + 5,
+)
+"""For exports, which nothing waits for."""
 
 PLAIN = Limits({}, answer_seconds=30)
 """For the embedded log, whose writers wait for each other."""

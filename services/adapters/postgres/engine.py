@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import copy
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import asyncpg
@@ -18,11 +19,13 @@ from domain.model.errors import BerthError, Unavailable
 from domain.model.limits import page_bytes_max
 from services.adapters.postgres.connections import (
     COMMON,
+    EXPORT,
     UNANSWERED,
     Limits,
     answering,
     as_of_limits,
     connect,
+    fresh,
     limited,
 )
 from services.ports.past import Moment
@@ -55,6 +58,18 @@ class Busy(BerthError):
 
     code = "busy"
     retriable = True
+
+
+class ExportTooLong(BerthError):
+    """An export had its snapshot open for as long as it may."""
+
+    code = "export-too-long"
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"the export was cut after {limits.export_seconds_max} s, as nothing is cleaned up meanwhile; "
+            "export a shorter time by `since` and `until`, one after the other"
+        )
 
 
 class Reading(NamedTuple):
@@ -103,8 +118,9 @@ class Engine:
     """
 
     def __init__(self, dsn: str, reading: Reading = READING, replica: str = "") -> None:
-        self._reading = reading
+        self._dsn, self._reading = dsn, reading
         self._moment: Moment | None = None
+        self._exports = asyncio.Semaphore(limits.exports_at_once)
         sizes = {
             Pool.HEALTH: (2, COMMON),
             Pool.KEYS: (2, COMMON),
@@ -179,6 +195,37 @@ class Engine:
         fits = sa.func.coalesce(counted.c.before, 0) < page_bytes_max
         found = await self.rows(sa.select(counted).where(fits).order_by(*order(counted.c)).limit(limit), pool)
         return Rows(found, more=bool(found) and found[0].found > len(found))
+
+    async def stream(
+        self, statement: str, arguments: Sequence[Any], rows_at_once: int
+    ) -> AsyncGenerator[Sequence[Sequence[Any]], None]:
+        """Yield the rows of a question, some at a time, through a cursor on a connection of its own.
+
+        Raises
+        ------
+        Busy
+            ``limits.exports_at_once`` of these are read.
+        ExportTooLong
+            It has taken ``limits.export_seconds_max``, whoever is slow.
+        """
+        if self._exports.locked():
+            raise Busy(
+                f"{limits.exports_at_once} exports are read, as many as may be at once; try again later"
+            )
+        clock = asyncio.get_running_loop().time
+        until = clock() + limits.export_seconds_max
+        async with self._exports, fresh(self._dsn, "berth-export", EXPORT) as connection:
+            try:
+                async with connection.transaction(isolation="repeatable_read", readonly=True):
+                    cursor = await connection.cursor(statement, *arguments)
+                    while rows := await cursor.fetch(rows_at_once):
+                        if clock() >= until:
+                            raise ExportTooLong
+                        yield rows
+            except asyncpg.UndefinedTableError as error:
+                raise NotLaidDown from error
+            except asyncpg.InsufficientPrivilegeError as error:
+                raise NotGranted.but_to_owner(error) from error
 
     async def write(self, statement: sa.Executable) -> int:
         """Run a statement in a transaction; return how many rows it changed."""

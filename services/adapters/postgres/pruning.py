@@ -7,6 +7,7 @@ decision stays unique, COPY stays as it is, and a kept row needs no partition of
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from domain.model.limits import batch_decisions_max, poll_records_max
 from services.adapters.postgres.connections import BULK, Connection, Session
 from services.adapters.postgres.holding import Held, held
 from services.adapters.postgres.leases import forget_owners, forget_workers
+from services.adapters.postgres.rollups import PostgresRollups
 
 _ROWS_MAX = 5_000  # of a step: some tens of milliseconds
 _CYCLES_MAX = 50  # of a step: each explains the decisions of a batch
@@ -60,15 +62,17 @@ SELECT count(*) FROM gone
 """
 _HAS_INBOX = "SELECT EXISTS (SELECT FROM inbox)"
 
-# Up to where, and before when: nothing that is not audited or not published.
+# Up to where, and before when: nothing that is not audited, not published or not rolled up.
 _BOUNDS = f"""
 SELECT least(
     s.seq_next - {_LATEST_MIN},
     coalesce(r.decisions_seq, 0) + 1,
-    coalesce((a.seqs->s.shard::text->>1)::bigint, 0)
+    coalesce((a.seqs->s.shard::text->>1)::bigint, 0),
+    coalesce(c.seq, 0) + 1
 ) AS seq, least(now() - $2::interval, coalesce(a.at, 'epoch')) AS before
 FROM shards s
 LEFT JOIN relay_cursor r USING (shard)
+LEFT JOIN rollup_cursors c USING (shard)
 LEFT JOIN (SELECT at, seqs FROM audits WHERE ok ORDER BY at DESC LIMIT 1) AS a ON true
 WHERE s.shard = $1
 """
@@ -167,6 +171,17 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone
 """
+# Of each table of the roll-up the steps that began before, the oldest first.
+_ROLLUPS = """
+WITH gone AS (
+    DELETE FROM {table} WHERE ctid IN (
+        SELECT ctid FROM {table} WHERE step_ms < extract(epoch FROM now() - $1::interval) * 1000
+        ORDER BY step_ms LIMIT $2
+    ) RETURNING 1
+)
+SELECT count(*) FROM gone
+"""
+_ROLLED_UP = ("rollup_counts", "rollup_gauges", "rollup_samples")
 
 _TABLES = (
     "journal",
@@ -176,6 +191,7 @@ _TABLES = (
     "node_specs",
     "past",
     "bill_hours",
+    "rollups",
     "shard_owners",
     "workers",
 )
@@ -191,6 +207,7 @@ class Pruned(NamedTuple):
     node_specs: int
     past: int
     bill_hours: int
+    rollups: int
     shard_owners: int
     workers: int
     held: Sequence[Held] = ()
@@ -202,6 +219,7 @@ async def prune(
     journal_hours: int,
     history_days: int,
     bill_days: int = 0,
+    rollup_days: int = 0,
     owners_seconds: float,
     report: Callable[[str], None] = lambda _: None,
     pause_seconds: float = PAUSE_SECONDS,
@@ -209,9 +227,10 @@ async def prune(
     """Delete rows of the journal and, unless ``history_days`` is 0, of the history that are older.
 
     ``past`` counts what was kept only to tell of the past, which reaches less far back from then on. Hours of
-    the bill go that are older than ``bill_days``, and none where that is 0. ``decisions`` counts placements,
-    too. Only what the last audit saw goes in which all held. Past owners of shards, and workers, go that were
-    not heard of for ``owners_seconds``.
+    the bill go that are older than ``bill_days``, and none where that is 0; steps of the roll-up likewise.
+    What is not rolled up is, before it goes. ``decisions`` counts placements, too. Only what the last audit
+    saw goes in which all held. Past owners of shards, and workers, go that were not heard of for
+    ``owners_seconds``.
     """
     session = Session(dsn, "berth-prune", BULK)
     counts = dict.fromkeys(_TABLES, 0)
@@ -229,6 +248,7 @@ async def prune(
             await add("journal", _journal(session, shard, datetime.timedelta(hours=journal_hours)))
         await add("inbox", _inbox(session))
         if history_days:
+            await _roll_up(dsn, pause_seconds)
             days = datetime.timedelta(days=history_days)
             async with session.use() as connection:
                 await connection.execute(_END_REACH, days)
@@ -239,9 +259,12 @@ async def prune(
                 before = (await connection.fetchrow(_BOUNDS, shards[0], days))["before"]
             await add("node_specs", _specs(session, before))
             for table in _PAST:
-                await add("past", _old(session, _FORGET_PAST.format(table=table), days))
+                await add("past", _by_age(session, _FORGET_PAST.format(table=table), days))
         if bill_days:
-            await add("bill_hours", _old(session, _BILL, datetime.timedelta(days=bill_days)))
+            await add("bill_hours", _by_age(session, _BILL, datetime.timedelta(days=bill_days)))
+        for table in _ROLLED_UP if rollup_days else ():
+            statement = _ROLLUPS.format(table=table)
+            await add("rollups", _by_age(session, statement, datetime.timedelta(days=rollup_days)))
         for table, forget in (("shard_owners", forget_owners), ("workers", forget_workers)):
             await add(table, _forgotten(session, forget, owners_seconds))
         async with session.use() as connection:
@@ -260,12 +283,19 @@ async def _journal(session: Session, shard: int, age: datetime.timedelta) -> Asy
         yield count
 
 
-async def _old(session: Session, statement: str, age: datetime.timedelta) -> AsyncIterator[int]:
+async def _by_age(session: Session, statement: str, age: datetime.timedelta) -> AsyncIterator[int]:
     count = 1
     while count:
         async with session.use() as connection:
             count = await connection.fetchval(statement, age, _ROWS_MAX)
         yield count
+
+
+async def _roll_up(dsn: str, pause_seconds: float) -> None:
+    """Count what no worker has counted yet: of what is deleted nothing can be."""
+    async with contextlib.aclosing(PostgresRollups(dsn)) as rollups:
+        while await rollups.count():
+            await asyncio.sleep(pause_seconds)
 
 
 async def _inbox(session: Session) -> AsyncIterator[int]:

@@ -20,6 +20,9 @@ WORKER, RELAY, API, AUDITOR = "berth_worker", "berth_relay", "berth_api", "berth
 REPLAY, PRUNE = "berth_replay", "berth_prune"
 ROLES = (WORKER, RELAY, API, AUDITOR, REPLAY, PRUNE)
 
+VIEWS = "audit"
+"""The schema of the views that auditors read; they have the columns of exports (docs/export.md)."""
+
 _READ = "SELECT"
 _CUT = "SELECT, DELETE"
 _ADD = "SELECT, INSERT"
@@ -76,6 +79,10 @@ GRANTS: Mapping[str, Grants] = {
     "checkpoints": Grants("SELECT, INSERT, DELETE", replay=_READ),
     "checkpoint_parts": Grants("SELECT, INSERT, DELETE", replay=_READ),
     "audits": Grants(prune=_ADD),
+    "rollup_cursors": Grants(_CHANGE, prune=_CHANGE),
+    "rollup_counts": Grants(_CHANGE, prune=_ALL),
+    "rollup_samples": Grants(_ADD, prune=_CUT),
+    "rollup_gauges": Grants(_ADD, prune=_CUT),
     "pruned": Grants(relay=_READ, prune=_CHANGE),
     "profiles": Grants(_CHANGE),
     "config_objects": Grants(_ALL, _READ),  # where replicas are hosted, time passes in a quiet log
@@ -168,9 +175,12 @@ def _statements(made: list[str]) -> Iterator[str]:
     for role in ROLES:
         yield f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {role}"
         yield f"GRANT USAGE ON SCHEMA public TO {role}"
+        yield f"REVOKE ALL ON ALL TABLES IN SCHEMA {VIEWS} FROM {role}"
     for role in (API, AUDITOR):
         yield f"GRANT USAGE ON SCHEMA past TO {role}"
         yield f"GRANT SELECT ON ALL TABLES IN SCHEMA past TO {role}"
+    yield f"GRANT USAGE ON SCHEMA {VIEWS} TO {AUDITOR}"
+    yield f"GRANT SELECT ON ALL TABLES IN SCHEMA {VIEWS} TO {AUDITOR}"
     for table, grants in GRANTS.items():
         for role, what in zip(ROLES, grants, strict=True):
             if what:

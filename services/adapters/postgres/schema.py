@@ -684,6 +684,49 @@ audits = sa.Table(
     sa.Column("broken", sa.JSON, nullable=False),
 )
 
+rollup_cursors = sa.Table(
+    "rollup_cursors",
+    metadata,
+    sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("seq", sa.BigInteger, nullable=False, server_default="0"),
+)
+
+rollup_counts = sa.Table(
+    "rollup_counts",
+    metadata,
+    sa.Column("step_ms", sa.BigInteger, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("outcome", sa.Text, nullable=False),
+    sa.Column("count", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("step_ms", "kind", "name", "outcome"),
+    postgresql_with={"fillfactor": "60"},
+)
+
+rollup_samples = sa.Table(
+    "rollup_samples",
+    metadata,
+    sa.Column("step_ms", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+)
+
+rollup_gauges = sa.Table(
+    "rollup_gauges",
+    metadata,
+    sa.Column("step_ms", sa.BigInteger, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("pods", sa.Numeric),
+    sa.Column("pending_pods", sa.Numeric),
+    sa.Column("requested_cpu_milli", sa.Numeric),
+    sa.Column("requested_memory_bytes", sa.Numeric),
+    sa.Column("allocatable_cpu_milli", sa.Numeric),
+    sa.Column("allocatable_memory_bytes", sa.Numeric),
+    sa.Column("measured_cpu_milli", sa.Numeric),
+    sa.Column("measured_memory_bytes", sa.Numeric),
+    sa.PrimaryKeyConstraint("step_ms", "kind", "name"),
+)
+
 pruned = sa.Table(
     "pruned",
     metadata,

@@ -19,9 +19,11 @@ from services.adapters.postgres import schema as t
 from services.adapters.postgres.access import PostgresCallers
 from services.adapters.postgres.bills import PostgresBills
 from services.adapters.postgres.engine import Engine, Pool
+from services.adapters.postgres.exports import PostgresExports
 from services.adapters.postgres.gangs import page_of_gangs
 from services.adapters.postgres.past import PostgresPast, requested_of
 from services.adapters.postgres.processes import PostgresProcesses
+from services.adapters.postgres.rollups import PostgresOverTime
 from services.adapters.postgres.rows import ResourceIds
 from services.adapters.postgres.selects import (
     DECISION,
@@ -43,9 +45,11 @@ from services.adapters.postgres.selects import (
     within,
 )
 from services.codec.attempts import unpack_attempt
+from services.ports.exports import Exports
 from services.ports.ledger import ConfigRow, DeadLetter, GroupAttempts, NodeRow, ProfileRow
 from services.ports.log import Span
 from services.ports.past import Moment, Past
+from services.ports.rollups import OverTime
 from services.ports.store import (
     Bills,
     Callers,
@@ -84,6 +88,8 @@ class PostgresStore:
         self.bills: Bills = PostgresBills(engine)
         self.past: Past = PostgresPast(engine)
         self.moment: Moment | None = None
+        self.exports: Exports = PostgresExports(engine)
+        self.over_time: OverTime = PostgresOverTime(engine)
         self.seen: Collection[str] | None = None
 
     async def aclose(self) -> None:
