@@ -1,0 +1,115 @@
+"""Pods that could leave a node for a waiting one, and the priority from which it could have them evicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from domain.cures.changes import Change, Cure, Leave, RaisePriority
+from domain.cures.trials import Trials, template_after
+from domain.cycle.preempt import may_preempt
+from domain.model.pods import PodTemplate
+from domain.state.pods import PodEntry
+
+_NODES_MAX = 4
+_VICTIMS_TRIED_MAX = 40
+_PRIORITIES_MAX = 12
+
+
+def leaves(trials: Trials, before: Sequence[Change] = ()) -> Iterator[Cure]:
+    """Yield the fewest pods of lower priority found that leave one node; those that no budget holds first.
+
+    The engine says which nodes could do, and with which victims. On the best of them fewer are looked for.
+    """
+    template = template_after(trials.pod.template, before)
+    planned = trials.fewest(template, template.priority, _NODES_MAX)
+    best: Cure | None = None
+    for each in planned:
+        if not each.victims:
+            continue
+        most = len(each.victims) if best is None else min(len(each.victims), _pods_of(best))
+        found = _fewer(trials, before, template, each.node, most) or _leave(
+            trials, before, each.node, each.victims, template.priority
+        )
+        if found and (best is None or found.order < best.order):
+            best = found
+        if best is not None and _pods_of(best) == 1:
+            break
+    if best is not None:
+        yield best
+
+
+def _pods_of(cure: Cure) -> int:
+    change = cure.changes[-1]
+    assert isinstance(change, Leave)
+    return len(change.pods)
+
+
+def _leave(
+    trials: Trials, before: Sequence[Change], node: str, pods: Sequence[str], below: int
+) -> Cure | None:
+    change = Leave(node=node, pods=tuple(pods), below=below, budgets=trials.budgets_against(pods))
+    return trials.cure(*before, change)
+
+
+def _fewer(
+    trials: Trials, before: Sequence[Change], template: PodTemplate, node: str, most: int
+) -> Cure | None:
+    """Return one or two pods of lower priority, fewer than ``most``, that would do; None: none were found."""
+    pods = [e for e in trials.state.nodes[node].pods.values() if _may_leave(trials, e, template.priority)]
+    pods.sort(key=lambda e: (e.spec.template.priority, e.spec.key))
+    for count in range(1, min(most, 3)):
+        tried = 0
+        for some in combinations(pods[:_VICTIMS_TRIED_MAX], count):
+            if not _makes_room(trials, template, node, some):
+                continue
+            found = _leave(trials, before, node, [each.spec.key for each in some], template.priority)
+            if found:
+                return found
+            if (tried := tried + 1) == 2:  # something else than room keeps the pod off
+                break
+    return None
+
+
+def _may_leave(trials: Trials, entry: PodEntry, below: int) -> bool:
+    return entry.spec.template.priority < below and entry.spec.key not in trials.state.leaving
+
+
+def _makes_room(trials: Trials, template: PodTemplate, node: str, pods: Sequence[PodEntry]) -> bool:
+    """Say whether the sums of a node, less some pods, have room for what is requested."""
+    table, resources = trials.state.table, trials.state.resources
+    row = table.rows[node]
+    for name, value in (*template.requests.items(), ("pods", 1)):
+        column = resources.column(name)
+        left = sum(e.spec.template.requests.get(name, 0) if name != "pods" else 1 for e in pods)
+        if table.requested[column, row] - left + value > table.allocatable[column, row]:
+            return False
+    return True
+
+
+def higher_priority(trials: Trials) -> Iterator[Cure]:
+    """Yield the lowest priority above its own from which on the engine would evict pods for the group."""
+    template = trials.pod.template
+    if trials.gang is not None or not may_preempt(template, template.priority - 1):
+        return
+    placed = {e.spec.template.priority for e in trials.state.pods.values() if e.node}
+    levels = sorted(each + 1 for each in placed if each >= template.priority)
+    low, high, best = -1, len(levels), None
+    for _ in range(_PRIORITIES_MAX):
+        if high - low <= 1:
+            break
+        middle = (low + high) // 2
+        found = _with_priority(trials, template, levels[middle])
+        best, low, high = (found, low, middle) if found else (best, middle, high)
+    if best is not None:
+        yield best
+
+
+def _with_priority(trials: Trials, template: PodTemplate, priority: int) -> Cure | None:
+    change = RaisePriority(priority=priority, node="", victims_count=0)
+    planned = trials.evicting(change.of_template(template))
+    if not planned:
+        return None
+    first = planned[0]
+    change = RaisePriority(priority=priority, node=first.node, victims_count=len(first.victims))
+    return Cure(changes=(change,), pods_count=len(planned), counted_count=trials.tried_count)
