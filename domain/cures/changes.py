@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count, islice
 
 import msgspec
 
@@ -243,7 +244,7 @@ class SmallerGang(Change, frozen=True, kw_only=True, tag="smaller-gang"):
 
 
 class MoreNodes(Change, frozen=True, kw_only=True, tag="more-nodes"):
-    """So many more nodes come as one that is there: with its labels, but for its name, and its taints."""
+    """So many more nodes come as one that is there, when it is well: with its labels, but for the name."""
 
     like: str
     count: int = 1
@@ -255,17 +256,15 @@ class MoreNodes(Change, frozen=True, kw_only=True, tag="more-nodes"):
 
     def made(self, of: NodeSpec, taken: Mapping[str, object]) -> list[NodeSpec]:
         """Return the nodes, whole and empty, under names that none has."""
-        found: list[NodeSpec] = []
-        number = 1
-        while len(found) < self.count:
-            name = f"{of.name}-more-{number}"
-            number += 1
-            if name in taken:
-                continue
-            labels = of.labels if HOSTNAME not in of.labels else {**of.labels, HOSTNAME: name}
-            named = {"name": name, "uid": f"uid-of-{name}", "labels": labels}
-            found.append(msgspec.structs.replace(of, unschedulable=False, **named))
-        return found
+        taints = tuple(each for each in of.taints if not each.key.startswith(OF_NODES))
+        like = msgspec.structs.replace(of, unschedulable=False, taints=taints)
+        names = (f"{of.name}-more-{number}" for number in count(1))
+        return [_named(like, name) for name in islice((n for n in names if n not in taken), self.count)]
+
+
+def _named(node: NodeSpec, name: str) -> NodeSpec:
+    labels = node.labels if HOSTNAME not in node.labels else {**node.labels, HOSTNAME: name}
+    return msgspec.structs.replace(node, name=name, uid=f"uid-of-{name}", labels=labels)
 
 
 ANY = (

@@ -25,7 +25,8 @@ def leaves(trials: Trials, before: Sequence[Change] = ()) -> Iterator[Cure]:
     planned = trials.fewest(template, template.priority, _NODES_MAX)
     best: Cure | None = None
     for each in planned:
-        if not each.victims:
+        entries = [trials.state.pods[key] for key in each.victims]
+        if not all(_may_leave(trials, entry, template.priority) for entry in entries) or not entries:
             continue
         most = len(each.victims) if best is None else min(len(each.victims), _pods_of(best))
         found = _fewer(trials, before, template, each.node, most) or _leave(
@@ -72,7 +73,9 @@ def _fewer(
 
 
 def _may_leave(trials: Trials, entry: PodEntry, below: int) -> bool:
-    return entry.spec.template.priority < below and entry.spec.key not in trials.state.leaving
+    pod, state = entry.spec, trials.state
+    is_promised = bool(pod.template.gang) and any(state.nominations.of_gang(pod.template.gang))
+    return pod.template.priority < below and pod.key not in state.leaving and not is_promised
 
 
 def _makes_room(trials: Trials, template: PodTemplate, node: str, pods: Sequence[PodEntry]) -> bool:

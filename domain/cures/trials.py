@@ -34,7 +34,7 @@ from domain.queue.gangs import lacking
 from domain.queue.groups import Gang, Tried, WaitingGroup
 from domain.state.cluster import ClusterState
 from domain.state.resources import PODS
-from domain.state.steps import Assumed, Forgotten, Written
+from domain.state.steps import Written
 
 _ROOMY = 1 << 40
 """So many more pods may be on each node while it is looked at what else refuses a pod."""
@@ -308,14 +308,21 @@ def _with_nodes(state: ClusterState, nodes: Sequence[NodeSpec]) -> Iterator[None
 
 @contextmanager
 def _without(state: ClusterState, keys: Sequence[str]) -> Iterator[None]:
-    """Take pods off their nodes, and put them back as they were."""
-    entries = [state.pods[key] for key in keys]
-    before = [(each.spec, each.node, each.placed_ms, each.arrival) for each in entries]
-    state.apply(Forgotten({key: arrival for key, (_, _, _, arrival) in zip(keys, before, strict=True)}))
+    """Let pods be gone, and bring them back as they were."""
+    before = [state.pods[key] for key in keys]
+    known = [(each.spec, each.node, each.placed_ms, each.spec.key not in state.uncounted) for each in before]
+    for each in before:
+        state.apply(PodDeleted(each.spec.namespace, each.spec.name, uid=each.spec.uid), each.shard)
     try:
         yield
     finally:
-        rows = np.array([state.table.rows[node] for _, node, _, _ in before], dtype=np.int64)
-        specs = {spec.key: spec for spec, _, _, _ in before if spec.devices}
-        state.apply(Assumed(list(keys), rows, specs))
-        state.apply(Written({spec.key: placed_ms for spec, _, placed_ms, _ in before if placed_ms}))
+        for each, (spec, node, placed_ms, counted) in zip(before, known, strict=True):
+            state.restore_pod(
+                spec,
+                node=node,
+                adopted=each.adopted,
+                shard=each.shard,
+                counted=counted,
+                placed_ms=placed_ms,
+            )
+        state.apply(Written())  # nothing of it is for the ledger

@@ -1,0 +1,103 @@
+"""Whatever is shown as a cure does cure: told to a fresh scheduler, it places as many pods as it says."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+
+from domain.cures.changes import RaisePriority
+from domain.cures.search import find_cures
+from domain.cures.trials import Bounds
+from domain.cycle.schedule import Scheduler
+from domain.engine.verdicts import Placement, Preemption
+from domain.model.profiles import BUILT_IN_PROFILES
+from tests.oracle.curing_crowds import Site, after, drawn
+
+SITES = 200
+SEED = 3
+
+
+def scheduler_of(site: Site, *, preempts: bool = False) -> Scheduler:
+    """Return a scheduler that knows a site, and has tried no pod yet."""
+    scheduler = Scheduler(BUILT_IN_PROFILES, seed=SEED, preempts=preempts)
+    for event in site.events():
+        scheduler.fold(event)
+    return scheduler
+
+
+def placed_by(site: Site) -> int:
+    """Return how many of the pods that wait find a node."""
+    scheduler, placed = scheduler_of(site), set()
+    while scheduler.has_work:
+        placed |= {each.pod.key for each in scheduler.cycle().verdicts if isinstance(each, Placement)}
+    return len(placed)
+
+
+def nominated_by(site: Site) -> int:
+    """Return for how many of them a node is set aside while others leave, or is there at once."""
+    scheduler, found = scheduler_of(site, preempts=True), set()
+    while scheduler.has_work:
+        verdicts = scheduler.cycle().verdicts
+        found |= {each.pod.key for each in verdicts if isinstance(each, Placement | Preemption)}
+    return len(found)
+
+
+def snapshot_of(scheduler: Scheduler) -> object:
+    """Return all that a search must leave as it was."""
+    state = scheduler.state
+    order = np.argsort(np.array(state.table.names[: state.table.count]))
+    return (
+        sorted((key, e.spec, e.node, e.placed_ms, e.arrival, e.adopted) for key, e in state.pods.items()),
+        [(state.table.names[row], state.table.specs[row]) for row in order.tolist()],
+        state.table.requested[:, order].tolist(),
+        state.table.allocatable[:, order].tolist(),
+        sorted((c.namespace, sorted(c.labels.items()), c.pods_count, c.placed_count) for c in state.index),
+    )
+
+
+def test_each_cure_that_is_shown_does_cure() -> None:
+    waiting = shown = 0
+    kinds = set()
+    for seed in range(1_000_000):
+        if waiting == SITES:
+            break
+        site = drawn(seed)
+        scheduler = scheduler_of(site)
+        found = find_cures(scheduler, site.waiting[0], len(site.waiting), Bounds())
+        if found.fits_on:
+            assert placed_by(site) > 0, seed
+            continue
+        waiting += 1
+        assert placed_by(site) == 0, seed
+        assert found.reached, seed
+        assert found.cures == sorted(found.cures, key=lambda cure: cure.order)
+        for cure in found.cures:
+            shown += 1
+            kinds |= {type(each).__name__ for each in cure.changes}
+            assert len(cure.changes) <= 2
+            changed = reduce(after, cure.changes, site)
+            is_evicting = isinstance(cure.changes[-1], RaisePriority)
+            counted = nominated_by(changed) if is_evicting else placed_by(changed)
+            assert counted == cure.pods_count > 0, (seed, cure)
+    assert shown > 2 * SITES
+    assert kinds >= {
+        "RepairNode", "Tolerate", "DropSelector", "DropRequirement", "DropPort", "RelaxSpread", "DropTerm",
+        "MoreRoom", "Leave", "RaisePriority", "SmallerGang", "MoreNodes",
+    }  # fmt: skip
+
+
+def test_a_search_leaves_everything_as_it_was() -> None:
+    for seed in range(60):
+        site = drawn(seed)
+        scheduler = scheduler_of(site)
+        scheduler.dry_run()
+        before = snapshot_of(scheduler)
+        find_cures(scheduler, site.waiting[0], len(site.waiting), Bounds())
+        scheduler.dry_run()
+        assert snapshot_of(scheduler) == before, seed
+        after_search = [
+            (each.pod.key, each.node) for each in scheduler.cycle().verdicts if isinstance(each, Placement)
+        ]
+        fresh = scheduler_of(site).cycle().verdicts
+        assert after_search == [(e.pod.key, e.node) for e in fresh if isinstance(e, Placement)], seed
