@@ -58,7 +58,7 @@ def _nearest(trials: Trials, template: PodTemplate, pod: PodTemplate) -> Iterato
         if lacks.any():
             kinds.setdefault(lacks.tobytes(), at)
     alone = [at for at in kinds.values() if np.count_nonzero(short[:, at]) == 1]
-    for at in alone or [*kinds.values()][:1]:
+    for at in dict.fromkeys([*[*kinds.values()][:1], *alone]):
         yield _room_on(trials, int(rows[at]), seen, short[:, at].tolist(), int(parts[at]))
 
 

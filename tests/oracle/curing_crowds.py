@@ -184,7 +184,9 @@ def drawn(seed: int) -> Site:
     """Return a random site."""
     rng = random.Random(seed)
     names = [f"n{i}" for i in range(rng.randint(2, 5))]
-    running = [_running(rng, f"r{i}", rng.choice(names)) for i in range(rng.randint(len(names), 5 * len(names)))]
+    running = [
+        _running(rng, f"r{i}", rng.choice(names)) for i in range(rng.randint(len(names), 5 * len(names)))
+    ]
     count = rng.choice((1, 1, 3, 6))
     asked = _asking(rng, wild=rng.choice((0.15, 0.4)))
     least = rng.randint(1, count) if count > 1 and rng.random() < 0.3 else 0
