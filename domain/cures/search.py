@@ -129,7 +129,7 @@ def _pairs(trials: Trials) -> Iterator[Cure]:
     """Yield pairs: a demand of the pod that goes, with a second one, or with what happens to a node."""
     template = trials.pod.template
     first = [*relaxations(trials, template)][:_RELAXATIONS_MAX]
-    first += tolerations(trials, template, is_roomy=True)
+    first += tolerations(trials, template, is_first=True)
     for each in first:
         before, relaxed = (each,), each.of_template(template)
         yield from more_room(trials, before)

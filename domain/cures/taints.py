@@ -32,25 +32,32 @@ def bearing(template: PodTemplate, taints: Iterable[Taint], *, of_nodes: bool) -
     return msgspec.structs.replace(template, tolerations=(*template.tolerations, *added))
 
 
-def tolerations(trials: Trials, template: PodTemplate, *, is_roomy: bool = False) -> Iterator[Tolerate]:
+def tolerations(trials: Trials, template: PodTemplate, *, is_first: bool = False) -> Iterator[Tolerate]:
     """Yield the smallest sets of taints with which some node would be left; none is checked yet.
 
-    ``is_roomy``: nothing that the pod requests keeps it off. Of equal sets that with more nodes comes first.
+    ``is_first``: a second change is to follow, so what the pod requests keeps it off no node, nor that the
+    node is not well. Of sets of one size that with more nodes comes first.
     """
     table = trials.state.table
     known = taints_of(table.specs[: table.count])
-    if not any(not each.key.startswith(OF_NODES) for each in known):
+    if not any(map(_repels, known)):
         return
-    asking = msgspec.structs.replace(template, requests={}) if is_roomy else template
-    seen = trials.look(bearing(asking, known, of_nodes=False), is_roomy=is_roomy)
+    asking = bearing(template, known, of_nodes=False)
+    if is_first:
+        asking = bearing(msgspec.structs.replace(asking, requests={}), known, of_nodes=True)
+    seen = trials.look(asking, is_roomy=is_first)
     sets: Counter[frozenset[Taint]] = Counter()
     for row in np.flatnonzero(seen.codes == 0).tolist():
-        missing = (each for each in table.specs[row].taints if each.effect in REPELLING)
+        missing = (each for each in table.specs[row].taints if _repels(each))
         sets[frozenset(each for each in missing if not tolerated(each, template.tolerations))] += 1
     sets.pop(frozenset(), None)
     ordered = sorted(sets, key=lambda each: (len(each), -sets[each], sorted(map(_text, each))))
     for taints in ordered[:CANDIDATES_MAX]:
         yield Tolerate(taints=tuple(sorted(taints, key=_text)))
+
+
+def _repels(taint: Taint) -> bool:
+    return taint.effect in REPELLING and not taint.key.startswith(OF_NODES)
 
 
 def _text(taint: Taint) -> tuple[str, str, str]:

@@ -1,7 +1,7 @@
 """Brute force for cures: every change of every kind is tried with the plain oracle, which places one pod.
 
-It knows nothing of the engine, nor of how ``domain/cures`` searches. ``python -m tests.oracle.curing [SITES]``
-prints how often the search found a cure as small as the smallest one that is known.
+It knows nothing of the engine, nor of how ``domain/cures`` searches. ``python -m tests.oracle.curing
+[SITES]`` prints how often the search found a cure as small as the smallest one that is known.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, combinations
 
@@ -41,11 +41,17 @@ VICTIMS_MAX = 3
 
 def fits(site: Site, *changes: Change) -> bool:
     """Say whether the oracle finds a node for the first of the pods that wait, after some changes."""
+    return bool(nodes_for(site, *changes))
+
+
+def nodes_for(site: Site, *changes: Change) -> set[str]:
+    """Return the nodes that take the first of the pods that wait, after some changes."""
     oracle = Oracle(BUILT_IN_PROFILES, seed=3)
     changed = reduce(after, changes, site)
     for event in changed.events():
         oracle.take(event)
-    return bool(oracle.look(oracle.pods[changed.waiting[0].key]).node)
+    looked = oracle.look(oracle.pods[changed.waiting[0].key])
+    return {of.name for of in changed.nodes} - looked.infeasible.keys()
 
 
 def repairs(site: Site) -> Iterator[RepairNode]:
@@ -117,7 +123,8 @@ class Known:
     skew: int | None
     room: int | None
     victims: int | None
-    is_pair: bool = field(default=False)
+    priority: int | None
+    is_pair: bool = False
 
 
 def known_of(site: Site) -> Known:
@@ -131,6 +138,7 @@ def known_of(site: Site) -> Known:
         skew=_smallest_skew(site, relaxed),
         room=min((each.part for each in rooms(site) if fits(site, each)), default=None),
         victims=next((len(each.pods) for each in leaves(site, below) if fits(site, each)), None),
+        priority=lowest_priority(site),
     )
     if not (relaxed or any(size is not None for size in _sizes(known))):
         known.is_pair = any(fits(site, *pair) for pair in _pairs(site))
@@ -138,7 +146,7 @@ def known_of(site: Site) -> Known:
 
 
 def _sizes(known: Known) -> tuple[int | None, ...]:
-    return known.repair, known.taints, known.room, known.victims
+    return known.repair, known.taints, known.room, known.victims, known.priority
 
 
 def _smallest_skew(site: Site, relaxed: Sequence[Change]) -> int | None:
@@ -163,13 +171,15 @@ def _pairs(site: Site) -> Iterator[tuple[Change, Change]]:
 
 
 def lowest_priority(site: Site) -> int | None:
-    """Return the lowest priority from which on the eviction of some pods makes room, above its own."""
+    """Return the lowest priority above its own from which on pods can be evicted from a node for it."""
     own = site.waiting[0].template.priority
+    if site.waiting[0].template.preemption_policy == "Never":
+        return None
     levels = sorted({p.template.priority + 1 for p in site.running if p.template.priority >= own})
     for level in levels:
         for of in site.nodes:
             gone = tuple(p.key for p in site.running if _is_on(p, of.name, level))
-            if gone and fits(site, Leave(node=of.name, pods=gone, below=level)):
+            if gone and of.name in nodes_for(site, Leave(node=of.name, pods=gone, below=level)):
                 return level
     return None
 
@@ -204,7 +214,6 @@ def compare(site: Site) -> dict[str, tuple[object, object]] | None:
     known = known_of(site)
     singles = [cure.changes[0] for cure in cures if len(cure.changes) == 1]
     of_pod = (DropSelector, DropRequirement, DropPort, RelaxSpread, DropTerm)
-    template = site.waiting[0].template
     skews = [each.max_skew for each in singles if isinstance(each, RelaxSpread)]
     priorities = [each.priority for each in singles if isinstance(each, RaisePriority)]
     compared: dict[str, tuple[object, object]] = {
@@ -212,15 +221,14 @@ def compare(site: Site) -> dict[str, tuple[object, object]] | None:
         "tolerate": (known.taints, min(shown_sizes(cures, Tolerate), default=None)),
         "relaxed demands": (known.relaxed, {type(each) for each in singles if isinstance(each, of_pod)}),
         "more-room": (known.room, min(shown_sizes(cures, MoreRoom), default=None)),
+        "raise-priority": (known.priority, min(priorities, default=None)),
         "two changes": (known.is_pair, any(len(cure.changes) == 2 for cure in cures)),
     }
     if len(site.waiting) == 1:  # else the skew is the smallest that cures as many as none would
         compared["relax-spread"] = (known.skew, skews[0] if skews else None)
-    if known.victims is None or known.victims < VICTIMS_MAX:
-        victims = [len(each.pods) for each in singles if isinstance(each, Leave)]
+    victims = [len(each.pods) for each in singles if isinstance(each, Leave)]
+    if known.victims is not None or not victims or min(victims) <= VICTIMS_MAX:
         compared["leave"] = (known.victims, min(victims, default=None))
-    if template.preemption_policy != "Never":
-        compared["raise-priority"] = (lowest_priority(site), min(priorities, default=None))
     return compared
 
 
