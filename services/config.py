@@ -270,6 +270,12 @@ class Settings:
         "Lists that one API process reads at once, each on a connection of its own; others wait a little.",
         limits.lists_at_once,
     )
+    why_fresh_seconds: int = setting(
+        integer(0, 3600),
+        "SECONDS",
+        "For how long the API answers why pods wait from what it has read of the ledger; docs/why.md.",
+        10,
+    )
     event_id_hours: int = setting(
         integer(1, 24 * 366),
         "HOURS",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count, islice
+from typing import get_args
 
 import msgspec
 
@@ -183,7 +184,7 @@ class MoreRoom(Change, frozen=True, kw_only=True, tag="more-room"):
 
     node: str
     zone: str
-    amounts: Mapping[str, int]
+    amounts: dict[str, int]
     part: int  # of what a pod asks for, in thousandths, summed over the resources
 
     def of_node(self, spec: NodeSpec) -> NodeSpec:
@@ -267,10 +268,22 @@ def _named(node: NodeSpec, name: str) -> NodeSpec:
     return msgspec.structs.replace(node, name=name, uid=f"uid-of-{name}", labels=labels)
 
 
-ANY = (
-    RepairNode, LiftGates, SmallerGang, Tolerate, DropSelector, DropRequirement, DropPort, RelaxSpread,
-    DropTerm, MoreRoom, Leave, RaisePriority, MoreNodes,
-)  # fmt: skip
+AnyChange = (
+    RepairNode
+    | LiftGates
+    | SmallerGang
+    | Tolerate
+    | DropSelector
+    | DropRequirement
+    | DropPort
+    | RelaxSpread
+    | DropTerm
+    | MoreRoom
+    | Leave
+    | RaisePriority
+    | MoreNodes
+)
+ANY: tuple[type[Change], ...] = get_args(AnyChange)
 """Every kind of change: of two that change as much, the one that stands first here comes first."""
 
 
@@ -281,7 +294,7 @@ class Cure(msgspec.Struct, frozen=True, kw_only=True):
     most. Of a gang they are its members.
     """
 
-    changes: tuple[Change, ...]
+    changes: tuple[AnyChange, ...]
     pods_count: int
     counted_count: int
 

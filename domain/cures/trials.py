@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 import numpy as np
 
 from domain.counting.counters import CounterTable
-from domain.cures.changes import Change, Cure, Leave, MoreNodes
+from domain.cures.changes import AnyChange, Change, Cure, Leave, MoreNodes
 from domain.cycle.gang_trial import CHANGES, domains_to_try, take_back, try_gang
 from domain.cycle.kernel_call import call_kernel, compile_groups, undo
 from domain.cycle.nominated import count_again, uncount_below
@@ -25,6 +25,7 @@ from domain.engine.evaluate import Alone, look_at_rows
 from domain.engine.preemption import Planned
 from domain.engine.program import Program
 from domain.model.events import NodeDeleted, NodeUpserted, PodDeleted
+from domain.model.limits import cure_dry_runs_max, cure_pods_max
 from domain.model.nodes import NodeSpec
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.signature import signature
@@ -41,11 +42,12 @@ _ROOMY = 1 << 40
 
 
 class Bounds(NamedTuple):
-    """What a search may cost. ``is_over`` says that its time is up; the domain has no clock of its own."""
+    """What a search may cost. ``is_over`` says that its time is up; ``now_ms`` is log time."""
 
-    dry_runs_max: int = 200
-    pods_max: int = 1_000
+    dry_runs_max: int = cure_dry_runs_max
+    pods_max: int = cure_pods_max
     is_over: Callable[[], bool] = bool
+    now_ms: int = 0
 
 
 class BudgetSpent(Exception):
@@ -104,7 +106,8 @@ class Trials:
         found = self.placed(changes)
         if not found:
             return None
-        return Cure(changes=changes, pods_count=len(found), counted_count=self.tried_count)
+        known = cast("tuple[AnyChange, ...]", changes)
+        return Cure(changes=known, pods_count=len(found), counted_count=self.tried_count)
 
     @property
     def tried_count(self) -> int:
@@ -181,7 +184,7 @@ class Trials:
 
     def budgets_against(self, pods: Sequence[str]) -> tuple[str, ...]:
         """Return the disruption budgets of which one lets fewer of these pods go than they are."""
-        budgets = _preempting(self.scheduler.dry_run()).budgets
+        budgets = _preempting(self.scheduler.dry_run(self._bounds.now_ms)).budgets
         budgets.sync()
         left = budgets.allowed.astype(np.int64).tolist()
         names = set()
@@ -195,7 +198,7 @@ class Trials:
     @contextmanager
     def _dry_run(self, priority: int) -> Iterator[CycleRun]:
         """Begin a dry run in which nominations of pods of lower priority do not count."""
-        run = self.scheduler.dry_run()
+        run = self.scheduler.dry_run(self._bounds.now_ms)
         of = _preempting(run)
         uncount_below(run, of, priority)
         yield run

@@ -16,6 +16,7 @@ from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
 from services.api.formats import parse_row_id, parse_signature
+from services.api.pending import list_pending, show_group
 from services.ports.store import DecisionFilter, PodFilter, Store
 from services.times import moment_ms
 
@@ -55,6 +56,8 @@ At = Annotated[
     ),
 ]
 Signature = Annotated[str | None, Query(description="Only this equivalence group, hex", max_length=32)]
+OfShard = Annotated[int, Path(ge=0, le=1 << 20, description="Shard that decides for the pods")]
+OfGroup = Annotated[str, Path(description="Signature of the equivalence group, hex", max_length=32)]
 ShardNumber = Annotated[int | None, Query(ge=0, le=1 << 20, description="Only this shard")]
 
 
@@ -242,7 +245,17 @@ def state_routes(deps: Deps) -> APIRouter:
         request: Request, limit: Limit = 100, cursor: Cursor = None, shard: ShardNumber = None
     ) -> Response:
         store = seen_store(deps, request)
-        return json_answer(await views.list_pending(store, shard, limit=limit, at=cursor))
+        return json_answer(await list_pending(store, shard, limit=limit, at=cursor))
+
+    @router.get(
+        "/v1/pending/{shard}/{signature}",
+        responses=answering(answers.PendingGroup),
+        summary="Show a group of pods that wait, and why",
+    )
+    async def pending_group(request: Request, shard: OfShard, signature: OfGroup) -> Response:
+        store = seen_store(deps, request)
+        found = await show_group(store, shard, parse_signature(signature))
+        return found_answer(found, f"a group {signature} that waits in shard {shard}")
 
     @router.get("/v1/shards", responses=answering(answers.ShardPage), summary="List shards")
     async def shards() -> Response:
