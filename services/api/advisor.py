@@ -83,13 +83,14 @@ class Advisor:
                 line = await process.stdout.readline()
             if not line:
                 raise ApiError("unavailable", "the search for cures failed; the log of the API says why")
-            return _decode(line)
+            answer: Told | Failed = _decode(line)
         except TimeoutError:
             self._kill()
             raise ApiError("too-slow", "the ledger could not be read and searched in time") from None
         except BaseException:
             self._kill()
             raise
+        return answer
 
     async def _start(self) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(

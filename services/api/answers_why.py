@@ -36,15 +36,11 @@ class Change(Struct, kw_only=True, omit_defaults=True):
     key: Annotated[str | None, about("drop-selector, drop-requirement: label, or field, of nodes")] = None
     values: Annotated[list[str] | None, about("drop-selector, drop-requirement: what it may be now")] = None
     operator: Annotated[str | None, about("drop-requirement: In, NotIn, Exists, DoesNotExist, Gt, Lt")] = None
-    excludes: Annotated[int | None, about("drop-selector, drop-requirement: nodes that do not meet it")] = (
-        None
-    )
+    excludes: Annotated[int | None, about("drop-selector, drop-requirement: nodes without it")] = None
     at: Annotated[
         int | None, about("drop-requirement, relax-spread, drop-term: its place in the list, from 0")
     ] = None
-    topology_key: Annotated[str | None, about("relax-spread, drop-term: the node label that it is over")] = (
-        None
-    )
+    topology_key: Annotated[str | None, about("relax-spread, drop-term: the label it is over")] = None
     max_skew: Annotated[
         int | None, about("relax-spread: the smallest that does; absent: ScheduleAnyway is needed")
     ] = None
@@ -90,20 +86,16 @@ class Why(Struct, kw_only=True):
         State,
         about("`fits`: a node has room now, and its turn is to come; `nominated`: one is set aside for it"),
     ]
-    node: Annotated[
-        str | None, about("The node that would take it, is set aside for it, or has it; null: none")
-    ]
+    node: Annotated[str | None, about("The node that would take it, is set aside, or has it; null: none")]
     summary: Annotated[str, about("All of it in a few sentences")]
-    reasons: Annotated[
-        dict[str, int], about("Nodes per reason code of the first filter that refuses it, now")
-    ]
+    reasons: Annotated[dict[str, int], about("Nodes per reason code of the first filter that refuses it")]
     unresolvable: Annotated[bool, about("Whether no node would fit even if all other pods left")]
     held_by: Annotated[list[str], about("Reason codes for which no node is looked at")]
     group: Annotated[PendingGroup | None, about("Its group, as /v1/pending has it; null: it waits no more")]
     cures: Annotated[list[Cure], about("Cures of all pods first, then the smallest first")]
     reached: Annotated[
         bool,
-        about("Whether the search came to its end; false: it was cut off, and there may be smaller cures"),
+        about("Whether the search came to its end; false: there may be smaller cures"),
     ]
     dry_runs: Annotated[int, about("How many dry runs it took")]
     looked_at: Annotated[str, about(f"The ledger as of then was searched ({INSTANT}, log time)")]

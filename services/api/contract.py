@@ -27,13 +27,9 @@ def openapi(app: FastAPI) -> dict[str, Any]:
         found = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes
         )
-        everything = {
-            **vars(answers),
-            **vars(answers_audit),
-            **vars(answers_decisions),
-            **vars(answers_why),
-        }.values()
-        named = [each for each in everything if _is_answer(each)]
+        modules = (answers, answers_audit, answers_decisions, answers_why)
+        everything = {name: each for module in modules for name, each in vars(module).items()}
+        named = [each for each in everything.values() if _is_answer(each)]
         schemas = msgspec.json.schema_components(named, ref_template=_REF)[1]
         found.setdefault("components", {})["schemas"] = schemas
         # Every error has the one shape, so the framework's own is never answered.

@@ -156,10 +156,10 @@ def _change(change: of.AnyChange, seen: _Seen) -> Change:
             )
         case of.DropRequirement():
             asked = change.requirement
-            text = " ".join((asked.key, asked.operator, *asked.values))
+            text = f"{' '.join((asked.key, asked.operator, *asked.values))} from term {change.term + 1}"
             return Change(
                 kind="drop-requirement",
-                does=f"drop {text} from term {change.term + 1} of the node affinity, which {_excludes(change)}",
+                does=f"drop {text} of the node affinity, which {_excludes(change)}",
                 key=asked.key,
                 operator=asked.operator,
                 values=list(asked.values),
@@ -226,10 +226,10 @@ def _of_cluster(change: _OfCluster, seen: _Seen) -> Change:
                 kind="more-nodes", does=f"{noun} like {change.like}", like=change.like, count=change.count
             )
         case of.RaisePriority():
-            gone = plural(change.victims_count, "pod")
+            gone = f"{plural(change.victims_count, 'pod')} would be evicted from {change.node}"
             return Change(
                 kind="raise-priority",
-                does=f"a priority of {change.priority}, with which {gone} would be evicted from {change.node}",
+                does=f"a priority of {change.priority}, with which {gone}",
                 node=change.node,
                 priority=change.priority,
                 victims=change.victims_count,
