@@ -16,11 +16,14 @@ import time
 
 import msgspec
 
+from domain.cures.changes import Findings
 from domain.cures.search import find_cures
 from domain.cures.trials import Bounds
 from domain.cycle.schedule import Scheduler
+from domain.kernels.compiling import Compilations
 from domain.model.errors import BerthError
 from domain.model.limits import cure_seconds_max
+from domain.model.pods import PodSpec
 from services.bootstrap import Place, open_ledger
 from services.ports.advice import Asked, Beginning, Failed, Told
 from services.ports.ledger import LedgerBase, LedgerPart
@@ -70,10 +73,17 @@ class Advising:
         told = Told(log_time_ms=self._log_time_ms, age_seconds=began - self._read_at)
         if entry is None or entry.node:
             return msgspec.structs.replace(told, node=None if entry is None else entry.node)
-        until = began + cure_seconds_max
-        bounds = Bounds(is_over=lambda: time.monotonic() > until, now_ms=self._log_time_ms)
-        found = find_cures(scheduler, entry.spec, asked.waiting_count, bounds)
+        compiled: list[str] = []
+        with Compilations(compiled.append):
+            found = self._search(scheduler, entry.spec, asked.waiting_count)
+        if compiled and not found.reached:  # its time went by with compiling, which happens once
+            found = self._search(scheduler, entry.spec, asked.waiting_count)
         return msgspec.structs.replace(told, findings=found)
+
+    def _search(self, scheduler: Scheduler, pod: PodSpec, waiting_count: int) -> Findings:
+        until = time.monotonic() + cure_seconds_max
+        bounds = Bounds(is_over=lambda: time.monotonic() > until, now_ms=self._log_time_ms)
+        return find_cures(scheduler, pod, waiting_count, bounds)
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from domain.state.pods import PodEntry
 
 _NODES_MAX = 4
 _VICTIMS_TRIED_MAX = 40
+_FEW = 2
 _PRIORITIES_MAX = 12
 
 
@@ -29,11 +30,11 @@ def leaves(trials: Trials, before: Sequence[Change] = ()) -> Iterator[Cure]:
         if not all(_may_leave(trials, entry, template.priority) for entry in entries) or not entries:
             continue
         most = len(each.victims) if best is None else min(len(each.victims), _pods_of(best))
-        found = _fewer(trials, before, template, each.node, most) or _leave(
-            trials, before, each.node, each.victims, template.priority
-        )
-        if found and (best is None or found.order < best.order):
-            best = found
+        fewer = _fewer(trials, before, template, each.node, most)
+        planned_ones = _leave(trials, before, each.node, each.victims, template.priority)
+        for found in (fewer, planned_ones):  # of equal ones the first has the lower priorities
+            if found and (best is None or found.order < best.order):
+                best = found
         if best is not None and _pods_of(best) == 1:
             break
     if best is not None:
@@ -56,10 +57,10 @@ def _leave(
 def _fewer(
     trials: Trials, before: Sequence[Change], template: PodTemplate, node: str, most: int
 ) -> Cure | None:
-    """Return one or two pods of lower priority, fewer than ``most``, that would do; None: none were found."""
+    """Return one or two pods of the lowest priorities, at most ``most``, that would do; None: none do."""
     pods = [e for e in trials.state.nodes[node].pods.values() if _may_leave(trials, e, template.priority)]
     pods.sort(key=lambda e: (e.spec.template.priority, e.spec.key))
-    for count in range(1, min(most, 3)):
+    for count in range(1, min(most, _FEW) + 1):
         tried = 0
         for some in combinations(pods[:_VICTIMS_TRIED_MAX], count):
             if not _makes_room(trials, template, node, some):

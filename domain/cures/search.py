@@ -24,6 +24,8 @@ from domain.queue.groups import WaitingGroup
 
 CURES_MAX = 12
 _RELAXATIONS_MAX = 16
+_INCOMPLETE = "gang-incomplete"
+"""The one reason for which a gang is not tried that a smaller gang may cure."""
 
 
 def find_cures(scheduler: Scheduler, pod: PodSpec, waiting_count: int, bounds: Bounds) -> Findings:
@@ -50,6 +52,8 @@ def find_cures(scheduler: Scheduler, pod: PodSpec, waiting_count: int, bounds: B
     if plan is None or (held_by and not pod.template.gates):
         return Findings(reasons={}, held_by=held_by, unresolvable=True)
     trials = Trials(scheduler, pod, plan, waiting_count, bounds)
+    if trials.gang is not None and trials.gang.reason not in ("", _INCOMPLETE):
+        return Findings(reasons={}, held_by=(trials.gang.reason,), unresolvable=True)
     found: list[Cure] = []
     reasons: dict[str, int] = {}
     hopeless = False

@@ -33,6 +33,7 @@ from services.cli import (
     replay,
     serve,
     setup,
+    why,
 )
 from services.cli.options import show_help
 from services.cli.output import say
@@ -172,6 +173,7 @@ app.command("optimise", rich_help_panel=TRY)(optimise.optimise)
 app.command("get", rich_help_panel=USE)(get.get)
 app.command("describe", rich_help_panel=USE)(describe.describe)
 app.command("explain", rich_help_panel=USE)(explain.explain)
+app.command("why", rich_help_panel=USE)(why.why)
 app.command("bill", rich_help_panel=USE)(bill.bill)
 app.command("accesses", rich_help_panel=USE)(accesses.accesses)
 app.command("apply", cls=apply.WaitCommand, rich_help_panel=USE)(apply.apply)

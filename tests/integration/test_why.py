@@ -5,21 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+import yaml
 
 from services import bootstrap
 from services.api import answers
 from services.api.advisor import Advisor
 from services.api.answers_why import Why
 from services.api.failures import ApiError
+from services.config import Settings
 from services.ports.advice import Asked, Beginning
 from tests.builders import event, node_manifest, pod_group_manifest, pod_manifest
 from tests.integration.api_world import AT, World, answer_of, client_of, fresh_database, work_off
+from tests.integration.commands import berth, eventually, listed, up
 
 ZONE = "topology.kubernetes.io/zone"
 GANG = {"scheduling.x-k8s.io/pod-group": "team"}
@@ -132,7 +137,7 @@ async def test_questions_share_one_reading_and_hold_up_nothing(world: World) -> 
 
 
 async def test_a_process_that_ends_is_started_again(world: World) -> None:
-    how = bootstrap._advising(world.place, bootstrap.Settings())
+    how = bootstrap._advising(world.place, Settings())
     async with contextlib.aclosing(Advisor(how, kept_seconds=0.1)) as advisor:
         asked = Asked(namespace="default", name="wide-0", waiting_count=3)
         first = await advisor.ask(asked)
@@ -147,7 +152,7 @@ async def test_a_process_that_ends_is_started_again(world: World) -> None:
 
 
 async def test_a_ledger_that_is_away_is_told_and_a_process_that_fails(world: World) -> None:
-    how = bootstrap._advising(world.place, bootstrap.Settings())
+    how = bootstrap._advising(world.place, Settings())
     asked = Asked(namespace="default", name="wide-0", waiting_count=3)
     nowhere = Beginning(dsn="postgresql://berth@127.0.0.1:1/none", seed=0, fresh_seconds=1)
     away = how._replace(beginning=nowhere)
@@ -157,3 +162,29 @@ async def test_a_ledger_that_is_away_is_told_and_a_process_that_fails(world: Wor
             with pytest.raises(ApiError) as raised:
                 await advisor.ask(asked)
             assert raised.value.code == "unavailable"
+
+
+def test_the_command_says_it_with_and_without_an_instance_that_runs(server_dir: Path) -> None:
+    things = [node_manifest("n1", cpu="4"), pod_manifest("huge", cpu="50"), pod_manifest("small", cpu="1")]
+    manifests = json.dumps({"kind": "List", "items": things})
+
+    def asked(*arguments: str) -> str:
+        done = berth(server_dir, "why", *arguments)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    with up(server_dir):
+        assert berth(server_dir, "apply", "-f", "-", stdin=manifests).returncode == 0
+        eventually(lambda: len(listed(server_dir, "decisions")) == 2)
+        text = asked("huge")
+        assert "default/huge waits: 1 lacks cpu. This would cure it." in text
+        assert "all 1\t47 more free cpu on node n1" in text
+        assert "small does not wait: it is on n1" in asked("default/small")
+        (group,) = listed(server_dir, "pending")
+        by_group = json.loads(asked(f"{group['shard']}/{group['signature']}", "-o", "json"))
+        assert by_group["cures"][0]["changes"][0]["amounts"] == {"cpu": "47"}
+        assert yaml.safe_load(asked("huge", "-o", "yaml"))["cures"] == by_group["cures"]
+        missing = berth(server_dir, "why", "none")
+        assert (missing.returncode, missing.stdout) == (1, "")
+        assert missing.stderr.startswith("error: pod default/none is not known")
+    assert "47 more free cpu on node n1" in asked("huge"), "the ledger itself is asked"
