@@ -1,12 +1,11 @@
 """Brute force for cures: every change of every kind is tried with the plain oracle, which places one pod.
 
-It knows nothing of the engine, nor of how ``domain/cures`` searches. ``python -m tests.oracle.curing
-[SITES]`` prints how often the search found a cure as small as the smallest one that is known.
+It knows nothing of the engine, nor of how ``domain/cures`` searches. ``python -m benchmarks.cures small``
+prints how often the search found a cure as small as the smallest one that is known.
 """
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -232,10 +231,10 @@ def compare(site: Site) -> dict[str, tuple[object, object]] | None:
     return compared
 
 
-def main() -> None:
+def show(sites: int) -> None:
     """Print how often the search found a cure as small as the smallest one that is known."""
     equal, total = Counter[str](), Counter[str]()
-    for seed in range(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000):
+    for seed in range(sites):
         site = drawn(seed)
         compared = None if site.least else compare(site)
         for kind, (known, shown) in (compared or {}).items():
@@ -244,7 +243,3 @@ def main() -> None:
                 equal[kind] += known == shown
     for kind, count in total.items():
         print(f"{kind:16} {equal[kind]:5} of {count:5}")
-
-
-if __name__ == "__main__":
-    main()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import reduce
 
+import msgspec
 import numpy as np
 
+from benchmarks.cures import overfull
 from domain.cures.changes import RaisePriority
 from domain.cures.search import find_cures
 from domain.cures.trials import Bounds
@@ -99,3 +101,22 @@ def test_a_search_leaves_everything_as_it_was() -> None:
         ]
         fresh = scheduler_of(site).cycle().verdicts
         assert after_search == [(e.pod.key, e.node) for e in fresh if isinstance(e, Placement)], seed
+
+
+def test_each_group_of_an_overfull_real_cluster_has_cures_that_cure() -> None:
+    scheduler = overfull(1, nodes_max=60)
+    state = scheduler.state
+    running = [msgspec.structs.replace(e.spec, node_name=e.node) for e in state.pods.values() if e.node]
+    nodes = sorted(state.table.specs[: state.table.count], key=lambda each: state.nodes[each.name].ordinal)
+    groups = sorted(scheduler.queue.groups.values(), key=lambda group: -group.pods_count)
+    assert len(groups) > 40
+    for group in groups[:8]:
+        waiting = [state.pods[key].spec for key in list(group.pods)[:50]]
+        found = find_cures(scheduler, waiting[0], group.pods_count, Bounds(pods_max=len(waiting)))
+        assert found.reached
+        assert found.cures
+        site = Site(nodes=nodes, running=running, waiting=waiting)
+        for cure in found.cures:
+            changed = reduce(after, cure.changes, site)
+            is_evicting = isinstance(cure.changes[-1], RaisePriority)
+            assert (nominated_by(changed) if is_evicting else placed_by(changed)) > 0, (group.template, cure)
