@@ -308,18 +308,14 @@ async def open_app(
         stack.push_async_callback(audits.aclose)
         accesses = AccessLog(store.callers, metrics)
         stack.push_async_callback(accesses.aclose)
+        hours, days = told.event_id_hours, told.access_log_days
+        old = {
+            "event-ids": partial(forget_old, store.callers.forget_events, hours * 3600),
+            "accesses": partial(forget_old, store.callers.forget_accesses, days * 86_400),
+        }
         beside = [
             endless("writing the access log", accesses.run),
-            *_tidying(
-                {
-                    "event-ids": partial(forget_old, store.callers.forget_events, told.event_id_hours * 3600),
-                    "accesses": partial(
-                        forget_old, store.callers.forget_accesses, told.access_log_days * 86_400
-                    ),
-                },
-                FORGET_SECONDS,
-                metrics.tidied,
-            ),
+            *_tidying(old, FORGET_SECONDS, metrics.tidied),
         ]
         if local_user is None:  # a command tells its user itself
             beside.append(endless("watching the database", partial(watch_database, store.processes)))

@@ -1,4 +1,4 @@
-"""What the API and the process that knows the cluster tell each other, a line each: why does a pod wait?"""
+"""What the API and the process that says why pods wait tell each other, a line each."""
 
 from __future__ import annotations
 

@@ -28,10 +28,9 @@ from domain.cures.changes import (
 )
 from domain.cures.search import find_cures
 from domain.cures.trials import Bounds
-from domain.cycle.schedule import Scheduler
 from domain.model.pods import PodSpec
 from domain.model.profiles import BUILT_IN_PROFILES
-from tests.oracle.curing_crowds import ILL, TAINTS, Site, after, drawn
+from tests.oracle.curing_crowds import ILL, TAINTS, Site, after, drawn, scheduler_of
 from tests.oracle.placing import Oracle
 
 SKEW_MAX = 12
@@ -181,14 +180,6 @@ def lowest_priority(site: Site) -> int | None:
             if gone and of.name in nodes_for(site, Leave(node=of.name, pods=gone, below=level)):
                 return level
     return None
-
-
-def scheduler_of(site: Site) -> Scheduler:
-    """Return a scheduler that knows a site, and has tried no pod yet."""
-    scheduler = Scheduler(BUILT_IN_PROFILES, seed=3)
-    for event in site.events():
-        scheduler.fold(event)
-    return scheduler
 
 
 def cures_of(site: Site) -> list[Cure] | None:

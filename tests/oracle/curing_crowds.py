@@ -19,6 +19,8 @@ from domain.cures.changes import (
     SmallerGang,
     Tolerate,
 )
+from domain.cycle.schedule import Scheduler
+from domain.engine.verdicts import Placement, Preemption
 from domain.model.config import DisruptionBudget, PodGroup
 from domain.model.events import ConfigUpserted, Event, NodeUpserted, PodUpserted
 from domain.model.nodes import NodeSpec, Taint
@@ -31,6 +33,7 @@ from domain.model.pods import (
     Requirement,
     Toleration,
 )
+from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.selectors import (
     AffinityTerm,
     LabelRequirement,
@@ -201,3 +204,28 @@ def drawn(seed: int) -> Site:
         budgets=[("b", budget)] if rng.random() < 0.3 else [],
         least=least,
     )
+
+
+def scheduler_of(site: Site, *, preempts: bool = False) -> Scheduler:
+    """Return a scheduler that knows a site, and has tried no pod yet."""
+    scheduler = Scheduler(BUILT_IN_PROFILES, seed=3, preempts=preempts)
+    for event in site.events():
+        scheduler.fold(event)
+    return scheduler
+
+
+def placed_by(site: Site) -> int:
+    """Return how many of the pods that wait find a node."""
+    scheduler, placed = scheduler_of(site), set()
+    while scheduler.has_work:
+        placed |= {each.pod.key for each in scheduler.cycle().verdicts if isinstance(each, Placement)}
+    return len(placed)
+
+
+def nominated_by(site: Site) -> int:
+    """Return for how many of them a node is set aside while others leave, or is there at once."""
+    scheduler, found = scheduler_of(site, preempts=True), set()
+    while scheduler.has_work:
+        verdicts = scheduler.cycle().verdicts
+        found |= {each.pod.key for each in verdicts if isinstance(each, Placement | Preemption)}
+    return len(found)

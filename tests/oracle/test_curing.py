@@ -6,8 +6,7 @@ from collections import Counter
 
 from domain.cures.changes import SmallerGang
 from tests.oracle.curing import compare, cures_of
-from tests.oracle.curing_crowds import Site, after, drawn
-from tests.property.test_cures import placed_by
+from tests.oracle.curing_crowds import Site, after, drawn, placed_by
 
 SITES = 150
 EXACT = ("repair-node", "tolerate", "relaxed demands", "more-room", "relax-spread", "raise-priority")

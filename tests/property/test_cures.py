@@ -12,37 +12,10 @@ from domain.cures.changes import RaisePriority
 from domain.cures.search import find_cures
 from domain.cures.trials import Bounds
 from domain.cycle.schedule import Scheduler
-from domain.engine.verdicts import Placement, Preemption
-from domain.model.profiles import BUILT_IN_PROFILES
-from tests.oracle.curing_crowds import Site, after, drawn
+from domain.engine.verdicts import Placement
+from tests.oracle.curing_crowds import Site, after, drawn, nominated_by, placed_by, scheduler_of
 
 SITES = 200
-SEED = 3
-
-
-def scheduler_of(site: Site, *, preempts: bool = False) -> Scheduler:
-    """Return a scheduler that knows a site, and has tried no pod yet."""
-    scheduler = Scheduler(BUILT_IN_PROFILES, seed=SEED, preempts=preempts)
-    for event in site.events():
-        scheduler.fold(event)
-    return scheduler
-
-
-def placed_by(site: Site) -> int:
-    """Return how many of the pods that wait find a node."""
-    scheduler, placed = scheduler_of(site), set()
-    while scheduler.has_work:
-        placed |= {each.pod.key for each in scheduler.cycle().verdicts if isinstance(each, Placement)}
-    return len(placed)
-
-
-def nominated_by(site: Site) -> int:
-    """Return for how many of them a node is set aside while others leave, or is there at once."""
-    scheduler, found = scheduler_of(site, preempts=True), set()
-    while scheduler.has_work:
-        verdicts = scheduler.cycle().verdicts
-        found |= {each.pod.key for each in verdicts if isinstance(each, Placement | Preemption)}
-    return len(found)
 
 
 def snapshot_of(scheduler: Scheduler) -> object:
