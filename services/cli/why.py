@@ -90,7 +90,12 @@ def print_why(answer: dict[str, Any]) -> None:
 
 def _standing(group: dict[str, Any]) -> str:
     """Return how many wait like it, for how long, how often they were tried and what stands before them."""
-    said = [f"{plural(group['count'], 'pod')} like it {'waits' if group['count'] == 1 else 'wait'}"]
+    others = group["count"] - 1
+    said = [
+        f"{plural(others, 'equal pod')} {'waits' if others == 1 else 'wait'} with it"
+        if others
+        else "It waits alone"
+    ]
     if group["waits_seconds"] is not None:
         said.append(f"the oldest for {group['waits_seconds']:,} s")
     if group["attempts"] is not None:
