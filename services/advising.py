@@ -39,11 +39,11 @@ class Advising:
         self._at = at
         self._scheduler: Scheduler | None = None
         self._log_time_ms = 0
-        self._read_at = 0.0
+        self._read_at = self._took_seconds = 0.0
 
     def answer(self, asked: Asked) -> Told:
         """Return what a search finds for a pod; a ledger that is too old is read again first."""
-        if self._scheduler is None or time.monotonic() - self._read_at >= self._at.fresh_seconds:
+        if self._is_outdated(asked):
             self._scheduler = None  # the new one need not find room beside it
             self._read()
         try:
@@ -52,11 +52,20 @@ class Advising:
             self._scheduler = None  # a search that failed may have left a change behind
             raise
 
+    def _is_outdated(self, asked: Asked) -> bool:
+        """Say whether to read the ledger again, also for a pod that came since: half of the time at most."""
+        if self._scheduler is None:
+            return True
+        age = time.monotonic() - self._read_at
+        is_known = f"{asked.namespace}/{asked.name}" in self._scheduler.state.pods
+        return age >= (self._at.fresh_seconds if is_known else 2 * self._took_seconds)
+
     def _read(self) -> None:
         self._read_at = time.monotonic()
         base, part = asyncio.run(self._load())
         self._log_time_ms = base.log_time_ms
         self._scheduler = restored(base, part, self._at.seed)
+        self._took_seconds = time.monotonic() - self._read_at
 
     async def _load(self) -> tuple[LedgerBase, LedgerPart]:
         ledger = open_ledger(Place(self._at.dsn, None))

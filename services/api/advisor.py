@@ -19,7 +19,7 @@ from domain.model.limits import (
     cures_asked_at_once_max,
     page_bytes_max,
 )
-from services.api.failures import ApiError
+from services.api.failures import STATUS, ApiError
 from services.background import begin
 from services.ports.advice import Asked, Beginning, Failed, Told
 
@@ -70,7 +70,7 @@ class Advisor:
                 loop = asyncio.get_running_loop()
                 self._ending = loop.call_later(self._kept_seconds, self._kill)
         if isinstance(answer, Failed):
-            raise ApiError(answer.code, answer.message)
+            raise ApiError(answer.code if answer.code in STATUS else "unavailable", answer.message)
         return answer
 
     async def _exchange(self, question: Asked) -> Told | Failed:

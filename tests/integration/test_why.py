@@ -151,6 +151,20 @@ async def test_a_process_that_ends_is_started_again(world: World) -> None:
         assert (unknown.findings, unknown.node) == (None, None)
 
 
+async def test_for_a_pod_that_came_since_the_ledger_is_read_again(world: World) -> None:
+    how = bootstrap._advising(world.place, Settings(why_fresh_seconds=3600))
+    known = Asked(namespace="default", name="wide-0", waiting_count=3)
+    async with contextlib.aclosing(Advisor(how)) as advisor, asyncio.timeout(60):
+        age = (await advisor.ask(known)).age_seconds
+        await asyncio.sleep(0.2)
+        assert (await advisor.ask(known)).age_seconds > age, "what it knows it need not read again"
+        new, before = Asked(namespace="default", name="new", waiting_count=1), 0.0
+        while (age := (await advisor.ask(new)).age_seconds) > before:
+            before = age
+            await asyncio.sleep(0.05)
+        assert advisor.started_count == 1
+
+
 async def test_a_ledger_that_is_away_is_told_and_a_process_that_fails(world: World) -> None:
     how = bootstrap._advising(world.place, Settings())
     asked = Asked(namespace="default", name="wide-0", waiting_count=3)
