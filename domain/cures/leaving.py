@@ -8,13 +8,15 @@ from itertools import combinations
 from domain.cures.changes import Change, Cure, Leave, RaisePriority
 from domain.cures.trials import Trials, template_after
 from domain.cycle.preempt import may_preempt
+from domain.engine.preemption import Planned
 from domain.model.pods import PodTemplate
 from domain.state.pods import PodEntry
 
 _NODES_MAX = 4
 _VICTIMS_TRIED_MAX = 40
 _FEW = 2
-_PRIORITIES_MAX = 12
+_LEVELS_LOG = 12
+"""Of so many priorities (2 to this power) the lowest that helps is found exactly."""
 
 
 def leaves(trials: Trials, before: Sequence[Change] = ()) -> Iterator[Cure]:
@@ -98,22 +100,21 @@ def higher_priority(trials: Trials) -> Iterator[Cure]:
         return
     placed = {e.spec.template.priority for e in trials.state.pods.values() if e.node}
     levels = sorted(each + 1 for each in placed if each >= template.priority)
-    low, high, best = -1, len(levels), None
-    for _ in range(_PRIORITIES_MAX):
+    low, high = -1, len(levels)
+    for _ in range(_LEVELS_LOG):
         if high - low <= 1:
             break
         middle = (low + high) // 2
-        found = _with_priority(trials, template, levels[middle])
-        best, low, high = (found, low, middle) if found else (best, middle, high)
-    if best is not None:
-        yield best
-
-
-def _with_priority(trials: Trials, template: PodTemplate, priority: int) -> Cure | None:
-    change = RaisePriority(priority=priority, node="", victims_count=0)
-    planned = trials.evicting(change.of_template(template))
-    if not planned:
-        return None
+        helps = bool(_planned(trials, levels[middle], 1))
+        low, high = (low, middle) if helps else (middle, high)
+    if high == len(levels):
+        return
+    planned = _planned(trials, levels[high], trials.tried_count)
     first = planned[0]
-    change = RaisePriority(priority=priority, node=first.node, victims_count=len(first.victims))
-    return Cure(changes=(change,), pods_count=len(planned), counted_count=trials.tried_count)
+    change = RaisePriority(priority=levels[high], node=first.node, victims_count=len(first.victims))
+    yield Cure(changes=(change,), pods_count=len(planned), counted_count=trials.tried_count)
+
+
+def _planned(trials: Trials, priority: int, count: int) -> list[Planned]:
+    change = RaisePriority(priority=priority, node="", victims_count=0)
+    return trials.evicting(change.of_template(trials.pod.template), count)

@@ -174,13 +174,13 @@ class Trials:
             decided, _ = decided_for(run, of, template.priority)
             return of.preemptor.fewest(_program(run, group, self.plan), decided, count, below)
 
-    def evicting(self, template: PodTemplate) -> list[Planned]:
-        """Return what the engine would plan for the group's pods where they may evict others."""
+    def evicting(self, template: PodTemplate, count: int) -> list[Planned]:
+        """Return what the engine would plan for so many pods where they may evict others."""
         self._spend()
         with self._group(self.pod, template) as group, self._dry_run(template.priority) as run:
             of = _preempting(run)
             decided, _ = decided_for(run, of, template.priority)
-            return of.preemptor.plan(_program(run, group, self.plan), self.count, decided).planned
+            return of.preemptor.plan(_program(run, group, self.plan), count, decided).planned
 
     def budgets_against(self, pods: Sequence[str]) -> tuple[str, ...]:
         """Return the disruption budgets of which one lets fewer of these pods go than they are."""

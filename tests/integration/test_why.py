@@ -184,7 +184,7 @@ def test_the_command_says_it_with_and_without_an_instance_that_runs(server_dir: 
 
     def asked(*arguments: str) -> str:
         done = berth(server_dir, "why", *arguments)
-        assert (done.returncode, done.stderr) == (0, "")
+        assert done.returncode == 0, done.stderr
         return done.stdout
 
     with up(server_dir):
