@@ -20,6 +20,7 @@ from domain.cures.changes import (
     DropSelector,
     DropTerm,
     Leave,
+    MoreNodes,
     MoreRoom,
     RaisePriority,
     RelaxSpread,
@@ -122,6 +123,7 @@ class Known:
     room: int | None
     victims: int | None
     priority: int | None
+    one_more: bool
     is_pair: bool = False
 
 
@@ -137,6 +139,7 @@ def known_of(site: Site) -> Known:
         room=min((each.part for each in rooms(site) if fits(site, each)), default=None),
         victims=next((len(each.pods) for each in leaves(site, below) if fits(site, each)), None),
         priority=lowest_priority(site),
+        one_more=any(fits(site, MoreNodes(like=of.name)) for of in site.nodes),
     )
     if not (relaxed or any(size is not None for size in _sizes(known))):
         known.is_pair = any(fits(site, *pair) for pair in _pairs(site))
@@ -212,6 +215,7 @@ def compare(site: Site) -> dict[str, tuple[object, object]] | None:
         "relaxed demands": (known.relaxed, {type(each) for each in singles if isinstance(each, of_pod)}),
         "more-room": (known.room, min(shown_sizes(cures, MoreRoom), default=None)),
         "raise-priority": (known.priority, min(priorities, default=None)),
+        "more-nodes": (known.one_more, any(isinstance(each, MoreNodes) for each in singles)),
         "two changes": (known.is_pair, any(len(cure.changes) == 2 for cure in cures)),
     }
     if len(site.waiting) == 1:  # else the skew is the smallest that cures as many as none would
