@@ -14,7 +14,7 @@ from domain.model.config import PodGroup
 from domain.model.nodes import NodeSpec
 from domain.queue.groups import Gang
 
-_SHAPES_MAX = 3
+_SHAPES_MAX = 6
 _NODES_MAX = 16
 
 
