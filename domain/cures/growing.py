@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from domain.cures.changes import HOSTNAME, Cure, MoreNodes, SmallerGang
+from domain.cures.changes import HOSTNAME, OF_NODES, Cure, MoreNodes, SmallerGang
 from domain.cures.taints import bearing, taints_of
 from domain.cures.trials import Trials
 from domain.model.config import PodGroup
+from domain.model.devices import with_devices
 from domain.model.nodes import NodeSpec
 from domain.queue.groups import Gang
 
@@ -52,18 +53,21 @@ def _shapes(trials: Trials) -> list[str]:
     seen = trials.look(template)
     hopeless = [seen.reasons[code].unresolvable if code else False for code in seen.codes.tolist()]
     asked = trials.pod.template.requests
-    found: dict[object, str] = {}
+    found: dict[tuple[bool, bytes], str] = {}
     order = np.lexsort((table.ordinal[: table.count], table.allocatable[1, : table.count]))
     for row in order[np.argsort(table.allocatable[0, order], kind="stable")].tolist():
         spec = specs[row]
-        if all(spec.allocatable.get(name, 0) >= amount for name, amount in asked.items()):
+        offered = with_devices(spec.allocatable)
+        if all(offered.get(name, 0) >= amount for name, amount in asked.items()):
             found.setdefault((hopeless[row], _kind_of(spec)), spec.name)
-    return [name for (_, name) in sorted(found.items(), key=lambda each: each[0][0])][:_SHAPES_MAX]  # type: ignore[index]
+    kinds = sorted(found, key=lambda kind: kind[0])  # those come last that refuse it whatever pods leave
+    return [found[kind] for kind in kinds[:_SHAPES_MAX]]
 
 
 def _kind_of(spec: NodeSpec) -> bytes:
     labels = {key: value for key, value in spec.labels.items() if key != HOSTNAME}
-    whole = (sorted(labels.items()), spec.taints, sorted(spec.allocatable.items()), spec.declared_features)
+    taints = [each for each in spec.taints if not each.key.startswith(OF_NODES)]
+    whole = (sorted(labels.items()), taints, sorted(spec.allocatable.items()), spec.declared_features)
     return msgspec.json.encode(whole)
 
 
