@@ -321,8 +321,9 @@ async def open_app(
             beside.append(endless("watching the database", partial(watch_database, store.processes)))
         stack.push_async_callback(ended, beside)
         noted = accesses if local_user is None else None  # who holds the ledger sends no requests
-        advisor = Advisor(_advising(at, told))
-        stack.push_async_callback(advisor.aclose)
+        advisor = Advisor(_advising(at, told)) if told.why == "on" else None
+        if advisor is not None:
+            stack.push_async_callback(advisor.aclose)
         parts = Deps(store, log, appender, gate, Gateway(), metrics, lookout, noted, audits, advisor)
         yield create_app(parts, names)
 

@@ -270,6 +270,12 @@ class Settings:
         "Lists that one API process reads at once, each on a connection of its own; others wait a little.",
         limits.lists_at_once,
     )
+    why: str = setting(
+        one_of("on", "off"),
+        "on|off",
+        "Whether the API searches for what would cure waiting pods, in a process as large as a worker.",
+        "on",
+    )
     why_fresh_seconds: int = setting(
         integer(0, 3600),
         "SECONDS",

@@ -27,4 +27,4 @@ class Deps(NamedTuple):
     lookout: Lookout
     accesses: AccessLog | None = None  # None: only its user reaches the API, who holds the ledger anyway
     audits: Audits | None = None  # None: no ledger that can be audited
-    advisor: Advisor | None = None  # None: no ledger that can be searched
+    advisor: Advisor | None = None  # None: it does not search for cures

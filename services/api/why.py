@@ -34,7 +34,7 @@ async def why_pod(store: Store, advisor: Advisor | None, namespace: str, name: s
         return _bound(namespace, name, pod.node, pod.since_ms)
     group = await show_group(store, pod.shard, pod.signature)
     if advisor is None:
-        raise ApiError("not-found", "there is no ledger here that can be searched")
+        raise ApiError("not-found", "this API does not search for cures (BERTH_WHY=off)")
     count = 1 if group is None else group.count
     told = await advisor.ask(Asked(namespace=namespace, name=name, waiting_count=count))
     return _why(namespace, name, group, told, store.seen)

@@ -34,6 +34,7 @@ LISTENING = (
     "api_lists_at_once",
     "event_id_hours",
     "access_log_days",
+    "why",
     "why_fresh_seconds",
 )
 CHECKPOINTS = ("checkpoint_batches", "checkpoints")

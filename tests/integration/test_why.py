@@ -151,6 +151,13 @@ async def test_a_process_that_ends_is_started_again(world: World) -> None:
         assert (unknown.findings, unknown.node) == (None, None)
 
 
+async def test_an_api_may_be_told_not_to_search(world: World) -> None:
+    async with client_of(world.place, settings=Settings(why="off")) as client:
+        answer = await client.get("/v1/pods/default/wide-0/why")
+        assert (answer.status_code, "BERTH_WHY=off" in answer.text) == (404, True)
+        assert (await client.get("/v1/pods/default/low-0/why")).status_code == 200
+
+
 async def test_for_a_pod_that_came_since_the_ledger_is_read_again(world: World) -> None:
     how = bootstrap._advising(world.place, Settings(why_fresh_seconds=3600))
     known = Asked(namespace="default", name="wide-0", waiting_count=3)
