@@ -280,7 +280,7 @@ class Placement(Struct, kw_only=True):
     decision: Annotated[str, about("Id of the decision that opened it")]
 
 
-_ALL = "null: this key does not see all namespaces"
+_ALL = "null: in /v1/pods, and for a key that does not see all namespaces"
 
 
 class PendingGroup(Struct, kw_only=True):

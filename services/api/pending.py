@@ -17,13 +17,20 @@ async def list_pending(store: Store, shard: int | None, *, limit: int, at: str |
     return PendingPage(items=await _groups(store, rows), next=following)
 
 
-async def show_group(store: Store, shard: int, signature: bytes) -> PendingGroup | None:
-    """Return one group of pending pods; None: no pod of it waits in the shard, or none that is seen."""
-    found = await _groups(store, await store.pending(shard, signature, 1))
+async def show_group(
+    store: Store, shard: int, signature: bytes, *, is_placed: bool = True
+) -> PendingGroup | None:
+    """Return one group of pending pods; None: no pod of it waits in the shard, or none that is seen.
+
+    With ``is_placed`` it says what stands before it, for which all that waits in the shard is counted.
+    """
+    found = await _groups(store, await store.pending(shard, signature, 1), is_placed=is_placed)
     return found[0] if found else None
 
 
-async def _groups(store: Store, rows: Sequence[WaitingGroup]) -> list[PendingGroup]:
+async def _groups(
+    store: Store, rows: Sequence[WaitingGroup], *, is_placed: bool = True
+) -> list[PendingGroup]:
     """Return groups as the API shows them.
 
     What pods of all namespaces stand before one, and how often those were tried that are equal to it, is told
@@ -32,7 +39,7 @@ async def _groups(store: Store, rows: Sequence[WaitingGroup]) -> list[PendingGro
     if not rows:
         return []
     log_times = {each.shard: each.log_time_ms for each in await store.processes.shards()}
-    standings = await store.standings(rows) if store.seen is None else {}
+    standings = await store.standings(rows) if is_placed and store.seen is None else {}
     return [
         _group(each, log_times.get(each.shard, 0), standings.get((each.shard, each.signature)))
         for each in rows

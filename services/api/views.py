@@ -266,7 +266,9 @@ async def show_pod(store: Store, namespace: str, name: str) -> PodDetail | None:
         return None
     placements = await store.pod_placements(namespace, name, HISTORY_MAX)
     waiting = live is not None and live.node is None
-    group = await show_group(store, live.shard, live.signature) if live and waiting else None
+    group = None
+    if live and waiting:
+        group = await show_group(store, live.shard, live.signature, is_placed=False)
     return PodDetail(
         **asdict(_pod(live) if live is not None else _gone(decisions[0])),
         group=group,
