@@ -13,6 +13,7 @@ from domain.cures.search import find_cures
 from domain.cures.trials import Bounds
 from domain.cycle.schedule import Scheduler
 from domain.engine.verdicts import Placement
+from tests.oracle.crowds import Crowd, size_of
 from tests.oracle.curing_crowds import Site, after, drawn, nominated_by, placed_by, scheduler_of
 
 SITES = 200
@@ -93,3 +94,33 @@ def test_each_group_of_an_overfull_real_cluster_has_cures_that_cure() -> None:
             changed = reduce(after, cure.changes, site)
             is_evicting = isinstance(cure.changes[-1], RaisePriority)
             assert (nominated_by(changed) if is_evicting else placed_by(changed)) > 0, (group.template, cure)
+
+
+def crowded(seed: int) -> Scheduler:
+    """Return a scheduler behind some cycles of a crowd whose pods ask for and shun one another."""
+    crowd = Crowd(size_of(seed, work_max=400_000))
+    scheduler = Scheduler(crowd.profiles, seed=seed)
+    for events in crowd.history():
+        for event in events:
+            scheduler.fold(event)
+        for each in scheduler.cycle().verdicts:
+            if isinstance(each, Placement):
+                crowd.bind(each.pod.key, each.node)
+    return scheduler
+
+
+def test_a_search_among_pods_that_shun_one_another_leaves_everything_as_it_was() -> None:
+    searched = cured = 0
+    for seed in range(40):
+        scheduler = crowded(seed)
+        for group in list(scheduler.queue.groups.values())[:6]:
+            pod = scheduler.state.pods[next(group.pods)].spec
+            scheduler.dry_run()
+            before = snapshot_of(scheduler)
+            found = find_cures(scheduler, pod, group.pods_count, Bounds(pods_max=20))
+            scheduler.dry_run()
+            assert snapshot_of(scheduler) == before, (seed, pod.key)
+            searched += 1
+            cured += bool(found.cures)
+    assert searched > 60
+    assert cured > 50
