@@ -47,6 +47,11 @@ class Advisor:
         self._ending: asyncio.TimerHandle | None = None
         self.started_count = 0
 
+    @property
+    def pid(self) -> int | None:
+        """The id of the process; None: there is none now."""
+        return None if self._process is None else self._process.pid
+
     async def ask(self, question: Asked) -> Told:
         """Return the answer to a question.
 
@@ -74,6 +79,8 @@ class Advisor:
         return answer
 
     async def _exchange(self, question: Asked) -> Told | Failed:
+        if self._process is not None and self._process.returncode is not None:  # it was killed meanwhile
+            self._process = None
         process = self._process or await self._start()
         assert process.stdin is not None
         assert process.stdout is not None

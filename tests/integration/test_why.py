@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 import itertools
 import json
+import os
+import signal
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import pytest_asyncio
 import yaml
@@ -149,6 +152,19 @@ async def test_a_process_that_ends_is_started_again(world: World) -> None:
         assert again.findings == first.findings
         unknown = await advisor.ask(Asked(namespace="default", name="nothing", waiting_count=1))
         assert (unknown.findings, unknown.node) == (None, None)
+
+
+async def test_a_process_that_was_killed_is_started_again(world: World) -> None:
+    how = bootstrap._advising(world.place, Settings())
+    asked = Asked(namespace="default", name="wide-0", waiting_count=3)
+    async with contextlib.aclosing(Advisor(how)) as advisor:
+        first = await advisor.ask(asked)
+        assert advisor.pid is not None
+        os.kill(advisor.pid, signal.SIGKILL)
+        await asyncio.sleep(0.5)
+        assert (await advisor.ask(asked)).findings == first.findings
+        process = psutil.Process(advisor.pid)
+    assert not process.is_running(), "it ends with the API"
 
 
 async def test_an_api_may_be_told_not_to_search(world: World) -> None:
