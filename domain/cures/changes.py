@@ -215,7 +215,10 @@ class Leave(Change, frozen=True, kw_only=True, tag="leave"):
 
 
 class RaisePriority(Change, frozen=True, kw_only=True, tag="raise-priority"):
-    """The pods have a higher priority: then ``victims_count`` pods of lower priority would leave ``node``."""
+    """The pods have a higher priority: then ``victims_count`` pods of lower priority would leave ``node``.
+
+    For a gang they may leave several; then that is "".
+    """
 
     priority: int
     node: str

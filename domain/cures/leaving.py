@@ -96,7 +96,8 @@ def _makes_room(trials: Trials, template: PodTemplate, node: str, pods: Sequence
 def higher_priority(trials: Trials) -> Iterator[Cure]:
     """Yield the lowest priority above its own from which on the engine would evict pods for the group."""
     template = trials.pod.template
-    if trials.gang is not None or not may_preempt(template, template.priority - 1):
+    members = [template] if trials.gang is None else [group.template for group in trials.gang.ready]
+    if not all(may_preempt(each, each.priority - 1) for each in members):
         return
     placed = {e.spec.template.priority for e in trials.state.pods.values() if e.node}
     levels = sorted(each + 1 for each in placed if each >= template.priority)
@@ -110,11 +111,15 @@ def higher_priority(trials: Trials) -> Iterator[Cure]:
     if high == len(levels):
         return
     planned = _planned(trials, levels[high], trials.tried_count)
-    first = planned[0]
-    change = RaisePriority(priority=levels[high], node=first.node, victims_count=len(first.victims))
+    told = planned[:1] if trials.gang is None else [each for each in planned if each.victims]
+    node = told[0].node if len(told) == 1 else ""
+    victims_count = sum(len(each.victims) for each in told)
+    change = RaisePriority(priority=levels[high], node=node, victims_count=victims_count)
     yield Cure(changes=(change,), pods_count=len(planned), counted_count=trials.tried_count)
 
 
 def _planned(trials: Trials, priority: int, count: int) -> list[Planned]:
     change = RaisePriority(priority=priority, node="", victims_count=0)
+    if trials.gang is not None:
+        return trials.evicting_for_gang((change,))
     return trials.evicting(change.of_template(trials.pod.template), count)

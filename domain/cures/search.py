@@ -125,7 +125,7 @@ def _singles(trials: Trials) -> Iterator[Cure]:
     yield from more_room(trials)
     if trials.gang is None:
         yield from leaves(trials)
-        yield from higher_priority(trials)
+    yield from higher_priority(trials)
     yield from more_nodes(trials)
 
 

@@ -19,6 +19,7 @@ from domain.cycle.gang_trial import CHANGES, domains_to_try, take_back, try_gang
 from domain.cycle.kernel_call import call_kernel, compile_groups, undo
 from domain.cycle.nominated import count_again, uncount_below
 from domain.cycle.preempt import decided_for
+from domain.cycle.preempt_gang import plan_below
 from domain.cycle.run import CycleRun, Preempting
 from domain.cycle.schedule import Scheduler
 from domain.engine.evaluate import Alone, look_at_rows
@@ -130,15 +131,7 @@ class Trials:
 
     def _placed_gang(self, gang: Gang, changes: Sequence[Change]) -> list[str]:
         """Try the members in one domain after another, as a cycle does; return the nodes where enough do."""
-        with ExitStack() as stack:
-            kinds: dict[object, WaitingGroup] = {}
-            members: list[Tried] = []
-            for key, group in gang.members():
-                if group.key not in kinds:
-                    copy = self._group(self.state.pods[key].spec, template_after(group.template, changes))
-                    kinds[group.key] = stack.enter_context(copy)
-                members.append((key, kinds[group.key]))
-            run = stack.enter_context(self._dry_run(gang.lowest_priority))
+        with self._members(gang, changes) as members, self._dry_run(gang.lowest_priority) as run:
             if not members or lacking(gang, self.state, run.snapshot):
                 return []
             for domain in domains_to_try(run, gang, members)[0]:
@@ -182,6 +175,17 @@ class Trials:
             decided, _ = decided_for(run, of, template.priority)
             return of.preemptor.plan(_program(run, group, self.plan), count, decided).planned
 
+    def evicting_for_gang(self, changes: Sequence[Change]) -> list[Planned]:
+        """Return what the engine would plan for the members of the gang where they may evict others."""
+        self._spend()
+        gang = self.gang
+        assert gang is not None
+        with self._members(gang, changes) as members:
+            below = min(group.template.priority for _, group in members)
+            with self._dry_run(below) as run:
+                plan = plan_below(run, _preempting(run), below, gang, members)
+                return [] if plan is None else [*plan.chosen(self.state.table.names).values()]
+
     def budgets_against(self, pods: Sequence[str]) -> tuple[str, ...]:
         """Return the disruption budgets of which one lets fewer of these pods go than they are."""
         budgets = _preempting(self.scheduler.dry_run(self._bounds.now_ms)).budgets
@@ -194,6 +198,19 @@ class Trials:
                 if left[number] < 0:
                     names.add("/".join(budgets.names[number]))
         return tuple(sorted(names))
+
+    @contextmanager
+    def _members(self, gang: Gang, changes: Sequence[Change]) -> Iterator[list[Tried]]:
+        """Let the members of a gang wait as some changes make them, each kind as a copy."""
+        with ExitStack() as stack:
+            kinds: dict[object, WaitingGroup] = {}
+            members: list[Tried] = []
+            for key, group in gang.members():
+                if group.key not in kinds:
+                    copy = self._group(self.state.pods[key].spec, template_after(group.template, changes))
+                    kinds[group.key] = stack.enter_context(copy)
+                members.append((key, kinds[group.key]))
+            yield members
 
     @contextmanager
     def _dry_run(self, priority: int) -> Iterator[CycleRun]:

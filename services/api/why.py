@@ -226,11 +226,12 @@ def _of_cluster(change: _OfCluster, seen: _Seen) -> Change:
                 kind="more-nodes", does=f"{noun} like {change.like}", like=change.like, count=change.count
             )
         case of.RaisePriority():
-            gone = f"{plural(change.victims_count, 'pod')} would be evicted from {change.node}"
+            gone = f"{plural(change.victims_count, 'pod')} would be evicted"
+            gone += f" from {change.node}" if change.node else ""
             return Change(
                 kind="raise-priority",
                 does=f"a priority of {change.priority}, with which {gone}",
-                node=change.node,
+                node=change.node or None,
                 priority=change.priority,
                 victims=change.victims_count,
             )

@@ -15,6 +15,7 @@ from domain.cures.changes import (
     LiftGates,
     MoreNodes,
     MoreRoom,
+    RaisePriority,
     RelaxSpread,
     RepairNode,
     SmallerGang,
@@ -164,6 +165,15 @@ def test_a_gang_starts_with_as_many_as_find_a_node_or_with_more_nodes() -> None:
         (SmallerGang(gang="default/g", min_member=3, before=5),),
         (MoreNodes(like="n0", count=2),),
     ]
+
+
+def test_a_gang_may_evict_others_at_a_higher_priority() -> None:
+    scheduler, member = gang(3, 3, priority=1)
+    for i in range(3):
+        scheduler.fold(PodUpserted(pod(f"other{i}", template(cpu=500, priority=i + 1), on=f"n{i}")))
+    found = find_cures(scheduler, member, 3, Bounds())
+    raised = RaisePriority(priority=4, node="", victims_count=3)
+    assert (raised,) in [cure.changes for cure in found.cures if cure.cures_all]
 
 
 def test_a_gang_of_which_too_few_exist_may_be_smaller() -> None:
