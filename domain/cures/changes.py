@@ -201,7 +201,10 @@ class MoreRoom(Change, frozen=True, kw_only=True, tag="more-room"):
 
 
 class Leave(Change, frozen=True, kw_only=True, tag="leave"):
-    """Pods (keys) of a priority below ``below`` leave a node; ``budgets`` that count them let none go now."""
+    """Pods (keys) of a priority below ``below`` leave a node, "": several, for a gang.
+
+    ``budgets`` that count them do not let all of them go now.
+    """
 
     node: str
     pods: tuple[str, ...]

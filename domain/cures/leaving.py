@@ -43,6 +43,20 @@ def leaves(trials: Trials, before: Sequence[Change] = ()) -> Iterator[Cure]:
         yield best
 
 
+def leaves_for_gang(trials: Trials) -> Iterator[Cure]:
+    """Yield the pods that the engine would evict for a gang, all of lower priority than any of its own."""
+    planned = [each for each in trials.evicting_for_gang(()) if each.victims]
+    pods = [key for each in planned for key in each.victims]
+    if trials.gang is None or not pods:
+        return
+    below = min(group.template.priority for group in trials.gang.ready)
+    if all(_may_leave(trials, trials.state.pods[key], below) for key in pods):
+        node = planned[0].node if len(planned) == 1 else ""
+        found = _leave(trials, (), node, pods, below)
+        if found:
+            yield found
+
+
 def _pods_of(cure: Cure) -> int:
     change = cure.changes[-1]
     assert isinstance(change, Leave)

@@ -13,7 +13,7 @@ import numpy as np
 
 from domain.cures.changes import ANY, Change, Cure, Findings, MoreNodes, MoreRoom, Tolerate
 from domain.cures.growing import more_nodes, smaller_gang
-from domain.cures.leaving import higher_priority, leaves
+from domain.cures.leaving import higher_priority, leaves, leaves_for_gang
 from domain.cures.pod_side import relaxations, sharpened
 from domain.cures.room import more_room, repaired_room
 from domain.cures.taints import repairs, tolerations
@@ -123,8 +123,7 @@ def _singles(trials: Trials) -> Iterator[Cure]:
     yield from _checked(trials, tolerations(trials, template))
     yield from smaller_gang(trials)
     yield from more_room(trials)
-    if trials.gang is None:
-        yield from leaves(trials)
+    yield from leaves(trials) if trials.gang is None else leaves_for_gang(trials)
     yield from higher_priority(trials)
     yield from more_nodes(trials)
 

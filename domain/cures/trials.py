@@ -131,8 +131,10 @@ class Trials:
 
     def _placed_gang(self, gang: Gang, changes: Sequence[Change]) -> list[str]:
         """Try the members in one domain after another, as a cycle does; return the nodes where enough do."""
+        if not gang.ready:  # all of its pods are held
+            return []
         with self._members(gang, changes) as members, self._dry_run(gang.lowest_priority) as run:
-            if not members or lacking(gang, self.state, run.snapshot):
+            if lacking(gang, self.state, run.snapshot):
                 return []
             for domain in domains_to_try(run, gang, members)[0]:
                 trial = try_gang(run, members, domain)
@@ -180,6 +182,8 @@ class Trials:
         self._spend()
         gang = self.gang
         assert gang is not None
+        if not gang.ready:
+            return []
         with self._members(gang, changes) as members:
             below = min(group.template.priority for _, group in members)
             with self._dry_run(below) as run:

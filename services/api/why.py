@@ -244,13 +244,14 @@ def _leave(change: of.Leave, seen: _Seen) -> Change:
     parts = [f"{plural(len(pods), 'pod')} ({_listed(pods)})"] if pods else []
     parts += [f"{plural(others, 'pod')} of other namespaces"] if others else []
     verb = "leaves" if len(change.pods) == 1 else "leave"
+    where = f"node {change.node}" if change.node else "their nodes"
     released = [f"the budget {each}" for each in budgets]
     released += ["a budget of another namespace"] if budgets_of_others else []
     release = f", once {' and '.join(released)} is released" if released else ""
     return Change(
         kind="leave",
-        does=f"{' and '.join(parts)} below priority {change.below} {verb} node {change.node}{release}",
-        node=change.node,
+        does=f"{' and '.join(parts)} below priority {change.below} {verb} {where}{release}",
+        node=change.node or None,
         pods=pods,
         pods_of_others=others or None,
         below=change.below,

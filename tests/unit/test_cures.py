@@ -167,6 +167,16 @@ def test_a_gang_starts_with_as_many_as_find_a_node_or_with_more_nodes() -> None:
     ]
 
 
+def test_pods_of_lower_priority_may_leave_for_a_gang() -> None:
+    scheduler, member = gang(3, 3, priority=5)
+    others = [pod(f"other{i}", template(cpu=500, priority=i + 1), on=f"n{i}") for i in range(2)]
+    for each in others:
+        scheduler.fold(PodUpserted(each))
+    found = find_cures(scheduler, member, 3, Bounds())
+    (left,) = [each for each in singles(found, Leave) if isinstance(each, Leave)]
+    assert (left.node, left.below, sorted(left.pods)) == ("", 5, [each.key for each in others])
+
+
 def test_a_gang_may_evict_others_at_a_higher_priority() -> None:
     scheduler, member = gang(3, 3, priority=1)
     for i in range(3):
@@ -184,6 +194,14 @@ def test_a_gang_of_which_too_few_exist_may_be_smaller() -> None:
         (SmallerGang(gang="default/g", min_member=2, before=4),)
     ]
     assert found.cures[0].cures_all
+
+
+def test_a_gang_of_which_all_are_held_has_no_cures() -> None:
+    of = template(cpu=1_000, gang="default/g", gates=("g",), priority=5)
+    group = ConfigUpserted("PodGroup", "default", "g", PodGroup(min_member=1), 1)
+    low = PodUpserted(pod("low", template(cpu=1_000), on="n0"))
+    found = asked(pod("m", of), group, *nodes(1_000), low)
+    assert (found.held_by, found.cures) == (("scheduling-gated:g",), [])
 
 
 def test_a_gang_that_nothing_says_anything_of_is_held() -> None:
