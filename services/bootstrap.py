@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from domain.model.errors import BerthError
 from domain.model.limits import node_action_days, node_actions_max, scale_days
 from domain.model.profiles import BUILT_IN_PROFILES
+from ops.child import environment, python_module, python_path
 from services.background import begin, ended, endless, every
 from services.build import build
 from services.config import KafkaAccess, Settings
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Gauge
 
     from services.adapters.postgres.pruning import Pruned
+    from services.api.advisor import How
     from services.ports.audit import Audit
     from services.ports.cgroups import Cgroups
     from services.ports.ledger import Ledger
@@ -272,6 +275,7 @@ async def open_app(
     from services.adapters.postgres.audit import audit as audit_ledger
     from services.adapters.postgres.revision import why_not
     from services.api.accesses import AccessLog
+    from services.api.advisor import Advisor
     from services.api.app import create_app
     from services.api.audit import Audits
     from services.api.auth import Gate
@@ -305,24 +309,37 @@ async def open_app(
         stack.push_async_callback(audits.aclose)
         accesses = AccessLog(store.callers, metrics)
         stack.push_async_callback(accesses.aclose)
+        hours, days = told.event_id_hours, told.access_log_days
+        old = {
+            "event-ids": partial(forget_old, store.callers.forget_events, hours * 3600),
+            "accesses": partial(forget_old, store.callers.forget_accesses, days * 86_400),
+        }
         beside = [
             endless("writing the access log", accesses.run),
-            *_tidying(
-                {
-                    "event-ids": partial(forget_old, store.callers.forget_events, told.event_id_hours * 3600),
-                    "accesses": partial(
-                        forget_old, store.callers.forget_accesses, told.access_log_days * 86_400
-                    ),
-                },
-                FORGET_SECONDS,
-                metrics.tidied,
-            ),
+            *_tidying(old, FORGET_SECONDS, metrics.tidied),
         ]
         if local_user is None:  # a command tells its user itself
             beside.append(endless("watching the database", partial(watch_database, store.processes)))
         stack.push_async_callback(ended, beside)
         noted = accesses if local_user is None else None  # who holds the ledger sends no requests
-        yield create_app(Deps(store, log, appender, gate, Gateway(), metrics, lookout, noted, audits), names)
+        advisor = Advisor(_advising(at, told)) if told.why == "on" else None
+        if advisor is not None:
+            stack.push_async_callback(advisor.aclose)
+        parts = Deps(store, log, appender, gate, Gateway(), metrics, lookout, noted, audits, advisor)
+        yield create_app(parts, names)
+
+
+def _advising(at: Place, settings: Settings) -> How:
+    """Return how the process is started that says why pods wait; its password comes by standard input."""
+    from services.api.advisor import How
+    from services.ports.advice import Beginning
+
+    of_driver = [name for name in os.environ if name.startswith("PG")]
+    return How(
+        python_module("services.advising"),
+        environment(*of_driver, PYTHONPATH=python_path()),
+        Beginning(dsn=at.dsn, seed=settings.seed, fresh_seconds=settings.why_fresh_seconds),
+    )
 
 
 async def run_worker(

@@ -283,6 +283,18 @@ class Settings:
         "the ledger's own.",
         secrecy=Secrecy.PASSWORD,
     )
+    why: str = setting(
+        one_of("on", "off"),
+        "on|off",
+        "Whether the API searches for what would cure waiting pods, in a process as large as a worker.",
+        "on",
+    )
+    why_fresh_seconds: int = setting(
+        integer(0, 3600),
+        "SECONDS",
+        "For how long the API answers why pods wait from what it has read of the ledger; docs/why.md.",
+        10,
+    )
     event_id_hours: int = setting(
         integer(1, 24 * 366),
         "HOURS",

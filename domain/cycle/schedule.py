@@ -327,6 +327,16 @@ class Scheduler:
         preempting = self._preempting((), preempts=True)
         return plan_gang(self._run(0, preempting), preempting, gang)
 
+    def dry_run(self, now_ms: int = 0) -> CycleRun:
+        """Begin a cycle that decides nothing, on all nodes as they are now; it may plan evictions.
+
+        Whatever it writes into the snapshot has to be taken back before the next one begins.
+        """
+        if not self.state.index.is_settled:
+            self._follow(self.state.apply(Reclassify()))
+        self.sync(now_ms)
+        return self._run(now_ms, self._preempting((), preempts=True))
+
     def _expire(self, now_ms: int) -> list[NominationEnded]:
         """End the nominations of own pods whose time is over."""
         over = run_out(self.state, now_ms)

@@ -144,6 +144,14 @@ class Preemptor:
         nodes_count = int(self._snapshot.columns.rows_count[0])
         return Plans(planned, trial.candidates_count, nodes_count - trial.kept_count, best)
 
+    def fewest(self, program: Program, decided: Decided, count: int, below: int) -> list[Planned]:
+        """Return the nodes that a pod could have with the fewest victims ``below`` a priority.
+
+        At most ``count``; of equal numbers the one comes first that ``plan`` would choose, and those that
+        violate no budget come before all others.
+        """
+        return self._trial(program, decided, below=below).best(count, fewest_first=True)
+
     def freed(self, below: int, decided: Decided) -> np.ndarray:
         """Return int64[R, N]: what pods of lower priority hold of each row, and those that leave it."""
         self._victims.sync(decided.claimed, decided.budgets)
@@ -233,8 +241,11 @@ class _Trial:
         """Say whether the first pod could go to a row."""
         return bool(self._plans.state[row] == preempt_arrays.PLANNED)
 
-    def best(self, count: int) -> list[Planned]:
-        """Return the best rows for the first pod; call it before ``nominate``."""
+    def best(self, count: int, *, fewest_first: bool = False) -> list[Planned]:
+        """Return the best rows for the first pod; call it before ``nominate``.
+
+        ``fewest_first``: only the violations of budgets count before the number of victims.
+        """
         plans = self._plans
         rows = np.flatnonzero(plans.state[: int(self._columns.rows_count[0])] == preempt_arrays.PLANNED)
         ties = salted(self._columns.tie[rows], int(self._salt))
@@ -245,6 +256,7 @@ class _Trial:
                 plans.victims[rows],
                 plans.priorities[rows],
                 plans.highest[rows],
+                *([plans.victims[rows]] if fewest_first else []),
                 plans.violations[rows],
             )
         )

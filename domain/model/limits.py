@@ -196,6 +196,14 @@ assert retry_backoff_ms_min <= retry_backoff_ms_max <= starting_over_ms_max
 assert dead_letter_topic_raw_bytes_max * 2 < event_bytes_max
 assert anti_affinity_keys_per_pod_max * 2 <= rules_per_pod_max
 
+# What a search for cures may cost.
+cure_dry_runs_max = 200
+cure_pods_max = 1_000  # of a group: for so many each cure is counted
+cure_seconds_max = 5
+cures_asked_at_once_max = 16  # of one API process; they are answered one after another
+advisor_kept_seconds = 60  # the cluster that is asked goes so long after the last question
+advisor_answer_seconds_max = 110  # with the time that it takes to read the ledger
+
 wait_seconds_max = 100
 """How long a request may wait until its events are folded, in seconds."""
 

@@ -282,6 +282,9 @@ class Placement(Struct, kw_only=True):
     decision: Annotated[str, about("Id of the decision that opened it")]
 
 
+_ALL = "null: in /v1/pods, and for a key that does not see all namespaces"
+
+
 class PendingGroup(Struct, kw_only=True):
     """Equal pods that wait, and why."""
 
@@ -297,6 +300,15 @@ class PendingGroup(Struct, kw_only=True):
     profile: Annotated[str, about("Profile that the pods name")]
     priority: Annotated[int, about("Priority of the pods")]
     examples: Annotated[list[str], about("The first few pods, as namespace/name")]
+    waits_seconds: Annotated[
+        int | None,
+        about("For how long the oldest waits, by its shard's log time; null: it has none"),
+    ]
+    attempts: Annotated[int | None, about(f"Attempts that failed meanwhile, as far as they are kept; {_ALL}")]
+    groups_before: Annotated[
+        int | None, about(f"Groups of the shard before it, by priority and oldest pod; {_ALL}")
+    ]
+    pods_before: Annotated[int | None, about(f"How many pods these have; {_ALL}")]
 
 
 class PodDetail(Pod, kw_only=True):

@@ -36,6 +36,7 @@ from services.api.replicas import replicas_routes
 from services.api.resending import resend_routes
 from services.api.routes import decision_routes, node_routes, pod_routes, state_routes
 from services.api.usage import usage_routes
+from services.api.why import why_routes
 from services.api.workers import worker_routes
 from services.build import build
 from services.metrics import CONTENT_TYPE, ApiMetrics, render_ledger
@@ -81,7 +82,15 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     app.include_router(
         decision_routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS
     )
-    reading = (state_routes, nomination_routes, gang_routes, worker_routes, action_routes, replicas_routes)
+    reading = (
+        state_routes,
+        why_routes,
+        nomination_routes,
+        gang_routes,
+        worker_routes,
+        action_routes,
+        replicas_routes,
+    )
     for routes in reading:
         app.include_router(routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(

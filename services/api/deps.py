@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from services.api.accesses import AccessLog
+from services.api.advisor import Advisor
 from services.api.audit import Audits
 from services.api.auth import Gate
 from services.api.health import Lookout
@@ -26,3 +27,4 @@ class Deps(NamedTuple):
     lookout: Lookout
     accesses: AccessLog | None = None  # None: only its user reaches the API, who holds the ledger anyway
     audits: Audits | None = None  # None: no ledger that can be audited
+    advisor: Advisor | None = None  # None: it does not search for cures

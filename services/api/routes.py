@@ -16,6 +16,7 @@ from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
 from services.api.formats import parse_row_id, parse_signature
+from services.api.pending import list_pending, show_group
 from services.ports.past import BatchId
 from services.ports.store import DecisionFilter, PodFilter, Store
 from services.times import as_of, moment_ms
@@ -64,6 +65,8 @@ AsOf = Annotated[
     ),
 ]
 Signature = Annotated[str | None, Query(description="Only this equivalence group, hex", max_length=32)]
+OfShard = Annotated[int, Path(ge=0, le=1 << 20, description="Shard that decides for the pods")]
+OfGroup = Annotated[str, Path(description="Signature of the equivalence group, hex", max_length=32)]
 ShardNumber = Annotated[int | None, Query(ge=0, le=1 << 20, description="Only this shard")]
 
 
@@ -272,7 +275,17 @@ def state_routes(deps: Deps) -> APIRouter:
         at: AsOf = None,
     ) -> Response:
         store = await as_of_store(deps, request, at)
-        return json_answer(await views.list_pending(store, shard, limit=limit, at=cursor))
+        return json_answer(await list_pending(store, shard, limit=limit, at=cursor))
+
+    @router.get(
+        "/v1/pending/{shard}/{signature}",
+        responses=answering(answers.PendingGroup),
+        summary="Show a group of pods that wait, and why",
+    )
+    async def pending_group(request: Request, shard: OfShard, signature: OfGroup) -> Response:
+        store = seen_store(deps, request)
+        found = await show_group(store, shard, parse_signature(signature))
+        return found_answer(found, f"a group {signature} that waits in shard {shard}")
 
     @router.get("/v1/shards", responses=answering(answers.ShardPage), summary="List shards")
     async def shards() -> Response:

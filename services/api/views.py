@@ -31,8 +31,6 @@ from services.api.answers import (
     NodeMove,
     NodePage,
     Offset,
-    PendingGroup,
-    PendingPage,
     Placement,
     Pod,
     PodDetail,
@@ -47,7 +45,6 @@ from services.api.explanation import decision_of
 from services.api.formats import (
     cursor,
     instant,
-    parse_group,
     parse_name,
     parse_number,
     parse_position,
@@ -56,6 +53,7 @@ from services.api.formats import (
     stamp,
     text_of,
 )
+from services.api.pending import show_group
 from services.lag import Lag
 from services.ports.pods import MoveRow
 from services.ports.store import (
@@ -68,7 +66,6 @@ from services.ports.store import (
     RefusedRecord,
     Rows,
     Store,
-    WaitingGroup,
 )
 
 HISTORY_MAX = 100
@@ -279,10 +276,12 @@ async def show_pod(store: Store, namespace: str, name: str) -> PodDetail | None:
         return None
     placements = await store.pod_placements(namespace, name, HISTORY_MAX)
     waiting = live is not None and live.node is None
-    groups = await store.pending(live.shard, live.signature) if live and waiting else []
+    group = None
+    if live and waiting:
+        group = await show_group(store, live.shard, live.signature, is_placed=False)
     return PodDetail(
         **asdict(_pod(live) if live is not None else _gone(decisions[0])),
-        group=_group(groups[0]) if groups else None,
+        group=group,
         gang=(live.template.gang or None) if live and live.template else None,
         decisions=decisions,
         placements=[
@@ -334,32 +333,6 @@ async def list_decisions(
     rows = await store.decisions(which, limit, after, newest_first)
     following = cursor(rows[-1].seq, rows[-1].shard) if rows.more else None
     return DecisionPage(items=[decision_of(row, store.seen) for row in rows], next=following)
-
-
-async def list_pending(store: Store, shard: int | None, *, limit: int, at: str | None) -> PendingPage:
-    """Return a page of the groups of pending pods with why they wait, largest first."""
-    rows = await store.pending(shard, None, limit, parse_group(at) if at else None)
-    last = rows[-1] if rows.more else None
-    following = None if last is None else cursor(last.pods_count, last.shard, last.signature.hex())
-    return PendingPage(items=list(map(_group, rows)), next=following)
-
-
-def _group(group: WaitingGroup) -> PendingGroup:
-    template = group.template
-    return PendingGroup(
-        signature=group.signature.hex(),
-        shard=group.shard,
-        count=group.pods_count,
-        reasons=group.reasons or {},
-        unresolvable=bool(group.unresolvable),
-        since=instant(group.since_ms),
-        tried_at=None if group.at_ms is None else instant(group.at_ms),
-        cycle=row_id(group.shard, group.cycle_seq) if group.cycle_seq else None,
-        requests=quantities(template.requests if template else {}),
-        profile=template.profile if template else "",
-        priority=template.priority if template else 0,
-        examples=list(group.examples),
-    )
 
 
 async def list_shards(store: Store, lags: Mapping[int, Lag]) -> ShardPage:

@@ -177,7 +177,7 @@ def _print_attempts(attempts: dict[str, Any]) -> None:
     output.say(attempts["summary"])
     for each in attempts["items"]:
         echo("")
-        _print_reasons(each["reasons"])
+        print_reasons(each["reasons"])
 
 
 def print_explanation(explanation: dict[str, Any]) -> None:
@@ -187,7 +187,7 @@ def print_explanation(explanation: dict[str, Any]) -> None:
     if explanation["reasons"]:
         who = "the other nodes did not take" if explanation["decision"]["node"] else "no node took"
         echo(f"\nwhy {who} it")
-        _print_reasons(explanation["reasons"])
+        print_reasons(explanation["reasons"])
     cycle = explanation["cycle"]
     if cycle is None:
         return
@@ -222,7 +222,8 @@ def _print_inputs(decision: dict[str, Any]) -> None:
     )
 
 
-def _print_reasons(reasons: dict[str, int]) -> None:
+def print_reasons(reasons: dict[str, int]) -> None:
+    """Print how many nodes gave each reason, the most frequent first."""
     ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     rows = [{"count": count, "reason": reason} for reason, count in ordered]
     output.print_table("reasons", REASONS, rows)

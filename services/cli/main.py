@@ -36,6 +36,7 @@ from services.cli import (
     serve,
     setup,
     top,
+    why,
 )
 from services.cli.options import show_help
 from services.cli.output import say
@@ -177,6 +178,7 @@ app.command("describe", rich_help_panel=USE)(describe.describe)
 app.command("explain", rich_help_panel=USE)(explain.explain)
 app.command("diff", rich_help_panel=USE)(diff.diff)
 app.command("top", rich_help_panel=USE)(top.top)
+app.command("why", rich_help_panel=USE)(why.why)
 app.command("bill", rich_help_panel=USE)(bill.bill)
 app.command("export", rich_help_panel=USE)(export.export)
 app.command("accesses", rich_help_panel=USE)(accesses.accesses)

@@ -35,6 +35,8 @@ LISTENING = (
     "replica_dsn",
     "event_id_hours",
     "access_log_days",
+    "why",
+    "why_fresh_seconds",
 )
 CHECKPOINTS = ("checkpoint_batches", "checkpoints")
 LEASES = ("lease_seconds", "lease_renewal_seconds")

@@ -189,6 +189,18 @@ class WaitingGroup(NamedTuple):
     template: PodTemplate | None
 
 
+class Standing(NamedTuple):
+    """Where a group of pending pods stands among those of its shard: by priority, then by its oldest pod.
+
+    ``attempts_count`` are the attempts that failed since that pod waits, as far as they are kept. Before it
+    stand ``groups_before`` groups, which have ``pods_before`` pods.
+    """
+
+    attempts_count: int
+    groups_before: int
+    pods_before: int
+
+
 class RefusedRecord(NamedTuple):
     """A dead letter, of which a list has only the first bytes, and how many bytes the record had."""
 
@@ -498,6 +510,9 @@ class Store(Protocol):
 
         They come by (pods, shard, signature), largest first.
         """
+
+    async def standings(self, groups: Sequence[WaitingGroup]) -> dict[tuple[int, bytes], Standing]:
+        """Return by shard and signature where groups stand; pods that this store does not see count, too."""
 
     async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[NominatedPod]:
         """Return the pods with nominated nodes, by (uid, shard)."""

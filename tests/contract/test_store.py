@@ -406,6 +406,37 @@ async def test_attempts_that_fail_for_the_same_reasons_count_as_one(
     assert (found[0].unresolvable, found[0].cycle_seq) == (False, 0)
 
 
+async def test_groups_stand_by_priority_and_then_by_their_oldest_pod(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    for number in range(3):
+        await tried(ledger, leases[1], number, cpu=3)  # of the group OTHER, at AT_MS and 1 and 2 ms later
+    names = {"late": b"l" * 16, "urgent": b"u" * 16, "none": b"n" * 16}
+    made = {names["late"]: PodTemplate(), names["urgent"]: PodTemplate(priority=9)}
+    pods = [
+        waiting(leases[1], "a", 5, signature=OTHER, since_ms=AT_MS + 3),
+        waiting(leases[1], "b", 6, signature=OTHER, since_ms=AT_MS + 4, namespace="unseen"),
+        waiting(leases[1], "c", 7, signature=names["late"]),
+        waiting(leases[1], "d", 8, signature=names["urgent"]),
+        waiting(leases[1], "e", 9, signature=names["none"]),  # the ledger lacks its template
+    ]
+    advances = [advance(leases[1], 3, 9)]
+    await commit(ledger, batch_of(advances=advances, templates=made, pending_added=pods, log_time_ms=AT_MS))
+    groups = await store.pending(1)
+    found = await store.standings(groups)
+    order = sorted(found, key=lambda key: found[key].groups_before)
+    assert [key[1] for key in order] == [names["urgent"], OTHER, names["late"], names["none"]]
+    assert [found[key].groups_before for key in order] == [0, 1, 2, 3]
+    assert [found[key].pods_before for key in order] == [0, 1, 3, 4]
+    assert found[1, OTHER].attempts_count == 0, "all were before its oldest pod began to wait"
+    assert await store.seen_by(["ns"]).standings(groups) == found
+    (first,) = await store.pending(0)
+    assert await store.standings([first, groups[0]]) == {
+        (0, OTHER): (1, 0, 0), (1, groups[0].signature): found[1, groups[0].signature]
+    }  # fmt: skip
+    assert await store.standings([]) == {}
+
+
 async def test_of_many_attempts_the_first_few_and_the_latest_stay(
     store: Store, ledger: Ledger, leases: list[Lease]
 ) -> None:

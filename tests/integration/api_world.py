@@ -49,7 +49,7 @@ async def fresh_database(server: str, *, migrated: bool = False) -> AsyncIterato
 
 
 @contextlib.asynccontextmanager
-async def client_of(place: Place, **how: bool | str) -> AsyncIterator[Client]:
+async def client_of(place: Place, **how: bool | str | Settings) -> AsyncIterator[Client]:
     """Open a client of the API; ``how`` as ``bootstrap.open_app``."""
     told: dict[str, Any] = {"keys_required": False, **how}
     async with bootstrap.open_app(place, **told) as app:

@@ -44,7 +44,10 @@ LISTS: dict[str, type[msgspec.Struct]] = {
     "/v1/nodes/n1": answers.NodeDetail,
     "/v1/pods/default/web-0": answers.PodDetail,
 }
-QUIETS = ("version", "resource_version", "tried_at", "cycle", "at")
+QUIETS = (
+    *("version", "resource_version", "tried_at", "cycle", "at"),
+    *("waits_seconds", "attempts", "groups_before", "pods_before"),
+)
 """What is not kept of the past, or says which moment it is."""
 
 

@@ -34,6 +34,7 @@ from services.ports.store import (
     PodFilter,
     Processes,
     Store,
+    WaitingGroup,
 )
 from tests.servers import MakeDatabase
 
@@ -373,6 +374,10 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
     "what waits in a shard": (lambda store: store.pending(1), {"pending_group"}),
     "the group of a pod": (lambda store: store.pending(1, b"\7"), {"pending_group"}),
     "what waits of who sees few": (lambda store: store.seen_by({"rare"}).pending(None), {"pending_pod"}),
+    "where a group stands": (
+        lambda store: store.standings([WaitingGroup(1, b"\7", 1, 0, (), *[None] * 5)]),
+        {"group_attempts_pkey"},  # its second question counts what waits in the shard, as a list does
+    ),
     "dead letters": (lambda store: store.deadletters(100, (ROWS // 8, 1)), {"dead_letters_pkey"}),
     "dead letters of who sees few": (
         lambda store: store.seen_by({"rare"}).deadletters(100, None),

@@ -331,6 +331,8 @@ async def asked(world: World) -> dict[str, list[str]]:
     """Return what to ask of each route, so that it would show the other team's pods to who sees all."""
     decisions, letters = await ids(world, "/v1/decisions"), await ids(world, "/v1/deadletters")
     assert (len(decisions) >= 12, len(letters)) == (True, 3)
+    waiting = (await world.client.get("/v1/pending", params={"limit": 1000})).json()["items"]
+    groups = [f"{each['shard']}/{each['signature']}" for each in waiting]
     return NO_SECRET | {
         "/v1/nodes": ["", "?name=n", "?limit=1"],
         "/v1/nodes/{name}": ["n1", "n2", "n1?at=1s"],
@@ -339,6 +341,7 @@ async def asked(world: World) -> dict[str, list[str]]:
             *(f"?gang={OURS}/ant-team", "?at=1s", "?at=1s&node=n1", "?at=1s&limit=1"),
         ],
         "/v1/pods/{namespace}/{name}": PODS + [f"{pod}?at=1s" for pod in PODS],
+        "/v1/pods/{namespace}/{name}/why": PODS,
         "/v1/pods/{namespace}/{name}/attempts": PODS + [f"{pod}?at={AT}" for pod in PODS],
         "/v1/decisions": [
             "",
@@ -362,6 +365,8 @@ async def asked(world: World) -> dict[str, list[str]]:
         ],
         "/v1/pending": ["", "?shard=0", "?shard=1", "?limit=1", "?at=1s"],
         "/v1/diff": ["?from=1000h", f"?from=1000h&namespace={OURS}", "?from=1000h&until=1s"],
+        "/v1/pending/{shard}/{signature}": groups,
+        "/v1/pending/{shard}/{signature}/why": groups,
         "/v1/nominations": ["", "?limit=1"],
         "/v1/bill": ["", "?limit=1", "?by=quality", "?by=day", f"?namespace={OURS}"],
         "/v1/usage": ["", "?limit=1", "?step=5m", *(f"?by={by}&since=2000d" for by in By)],
@@ -402,8 +407,10 @@ async def test_no_answer_holds_anything_of_another_team(world: World, ours: Clie
     assert routes.keys() == {path for path, _, _ in await questions(world)}, "ask the new route, too"
     for path, questions_of_it in routes.items():
         stem, found = path.partition("{")[0], {"ours": "", "all": ""}
+        behind = path.rpartition("}")[2] if "{" in path else ""
         for question in questions_of_it:
-            target = stem + question
+            named, mark, query = question.partition("?")
+            target = stem + named + behind + mark + query
             found["all"] += await told(world.client, target)
             text = await told(ours, target)
             echo = question.partition("?")[0]  # what was asked for is named again
@@ -422,7 +429,7 @@ async def test_the_pods_of_a_gang_are_listed_by_its_name(ours: Client) -> None:
 
 
 async def test_a_pod_of_another_team_is_as_if_it_were_not(world: World, ours: Client) -> None:
-    for suffix in ("", "/attempts"):
+    for suffix in ("", "/attempts", "/why"):
         there = await ours.get(f"/v1/pods/{THEIRS}/{MARK}-web-0{suffix}")
         absent = await ours.get(f"/v1/pods/{THEIRS}/{MARK}-nope{suffix}")
         assert (there.status_code, absent.status_code) == (404, 404)

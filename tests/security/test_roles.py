@@ -105,6 +105,9 @@ async def test_each_process_works_under_its_own_role(deployment: Deployment) -> 
             for path in ("nodes", "pods", "decisions", "pending", "profiles", "shards", "deadletters"):
                 assert (await client.get(f"/v1/{path}")).status_code == 200, path
             assert (await client.get("/metrics")).status_code == 200
+            why = await client.get("/v1/pods/default/waits/why")  # its own process reads the whole ledger
+            assert why.status_code == 200, why.text
+            assert why.json()["cures"][0]["changes"][0]["kind"] == "more-room"
             store = bootstrap.open_store(deployment.of[API])
             async with contextlib.aclosing(store):
                 while any(each.decisions_seq < each.seq_next - 1 for each in await store.processes.shards()):

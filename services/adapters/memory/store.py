@@ -61,6 +61,7 @@ from services.ports.store import (
     Processes,
     RefusedRecord,
     Rows,
+    Standing,
     WaitingGroup,
 )
 
@@ -273,6 +274,26 @@ class MemoryStore:
         found = [self._group(*place[1:], groups[place[1:]]) for place in ordered]
         return page(found, limit, lambda group: len(msgspec.json.encode(group.reasons)))
 
+    async def standings(self, groups: Sequence[WaitingGroup]) -> dict[tuple[int, bytes], Standing]:
+        """See ``Store.standings``."""
+        pods: dict[tuple[int, bytes], list[PendingPod]] = {}
+        for pod in self._database.pending.values():
+            pods.setdefault((pod.shard, pod.signature), []).append(pod)
+        turns = {key: _turn(self._database, key[1], of_group) for key, of_group in pods.items()}
+        found = {}
+        for each in groups:
+            key = each.shard, each.signature
+            if key not in pods:  # they found nodes meanwhile
+                continue
+            before = [other for other in pods if other[0] == key[0] and turns[other] < turns[key]]
+            attempts = self._database.group_attempts.get(key, ())
+            found[key] = Standing(
+                attempts_count=sum(a.times for a in attempts if a.last_at_ms >= each.since_ms),
+                groups_before=len(before),
+                pods_before=sum(len(pods[other]) for other in before),
+            )
+        return found
+
     async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[NominatedPod]:
         """See ``Store.nominations``."""
         rows = self._database.nominations.shown(self._sees, self._database.templates)
@@ -367,3 +388,9 @@ class MemoryStore:
 
     def _sees_itself(self, row: ConfigRow) -> bool:
         return row.kind == NAMESPACE and self._sees(row.name)
+
+
+def _turn(database: MemoryDatabase, signature: bytes, pods: Sequence[PendingPod]) -> tuple[int, int, bytes]:
+    """Return what orders a group among those of its shard: a smaller one comes first."""
+    template = database.templates.get(signature)
+    return -(template.priority if template else 0), min(pod.arrival for pod in pods), signature

@@ -196,6 +196,55 @@ def examples_of(
     return oldest.label("since_ms"), sa.func.array(first.scalar_subquery()).label("examples")
 
 
+Asked = Sequence[tuple[int, bytes, int]]
+"""Groups of pending pods: shard, signature, and since when the oldest waits."""
+
+
+def _asked(groups: Asked) -> Any:
+    shards, signatures, since = zip(*groups, strict=True)
+    arrays = (
+        sa.cast(list(shards), sa.ARRAY(sa.Integer)),
+        sa.cast(list(signatures), sa.ARRAY(sa.LargeBinary)),
+        sa.cast(list(since), sa.ARRAY(sa.BigInteger)),
+    )
+    columns = (
+        sa.column("shard", sa.Integer),
+        sa.column("signature", sa.LargeBinary),
+        sa.column("since_ms", sa.BigInteger),
+    )
+    return sa.func.unnest(*arrays).table_valued(*columns).render_derived(name="asked")
+
+
+def attempts_of(groups: Asked) -> sa.Select[Any]:
+    """Sum the attempts of groups that failed since their oldest pods wait."""
+    g, asked = t.group_attempts.c, _asked(groups)
+    of_group = sa.and_(g.shard == asked.c.shard, g.signature == asked.c.signature)
+    joined = asked.join(t.group_attempts, sa.and_(of_group, g.last_at_ms >= asked.c.since_ms))
+    query = sa.select(asked.c.shard, asked.c.signature, sa.func.sum(g.times).label("times"))
+    return query.select_from(joined).group_by(asked.c.shard, asked.c.signature)
+
+
+def places_of(groups: Asked) -> sa.Select[Any]:
+    """Order the groups of some shards by priority and oldest pod, and count what stands before each asked."""
+    p, asked = t.pending.c, _asked(groups)
+    shards = sorted({shard for shard, _, _ in groups})
+    counted = sa.select(
+        p.shard, p.signature, sa.func.count().label("pods"), sa.func.min(p.arrival).label("first")
+    )
+    every = counted.where(p.shard.in_(shards)).group_by(p.shard, p.signature).subquery("every")
+    priority = sa.func.coalesce(sa.cast(t.templates.c.spec["priority"].as_string(), sa.BigInteger), 0)
+    order = [priority.desc(), every.c.first, every.c.signature]
+    number = sa.func.row_number().over(partition_by=every.c.shard, order_by=order)
+    before = sa.func.sum(every.c.pods).over(partition_by=every.c.shard, order_by=order, rows=(None, -1))
+    of_template = every.outerjoin(t.templates, t.templates.c.signature == every.c.signature)
+    ordered = sa.select(
+        every.c.shard, every.c.signature, (number - 1).label("groups_before"), before.label("pods_before")
+    ).select_from(of_template)
+    placed = ordered.subquery("placed")
+    same = sa.and_(placed.c.shard == asked.c.shard, placed.c.signature == asked.c.signature)
+    return sa.select(placed).select_from(placed.join(asked, same))
+
+
 def letters(raw_bytes: int | None) -> sa.Select[Any]:
     """Return dead letters, with the first bytes of their records, or all."""
     x = t.dead_letters.c

@@ -30,6 +30,7 @@ from services.adapters.postgres.selects import (
     LAST_OF_BATCH,
     LATEST_FIRST,
     OF_TEMPLATE,
+    attempts_of,
     bound_pods,
     decision_conditions,
     examples_of,
@@ -37,6 +38,7 @@ from services.adapters.postgres.selects import (
     letters,
     page_of_pods,
     pending_pods,
+    places_of,
     pods_decided,
     pods_of_node,
     seen_letters,
@@ -65,6 +67,7 @@ from services.ports.store import (
     Processes,
     RefusedRecord,
     Rows,
+    Standing,
     WaitingGroup,
 )
 
@@ -285,6 +288,24 @@ class PostgresStore:
         last = len(WaitingGroup._fields) - 1
         groups = (WaitingGroup._make((*row[:last], template_of(row.spec))) for row in rows)
         return Rows(groups, more=rows.more)
+
+    async def standings(self, groups: Sequence[WaitingGroup]) -> dict[tuple[int, bytes], Standing]:
+        """Count the pending pods of the shards by group, and walk the primary key of attempts."""
+        if not groups:
+            return {}
+        asked = [(each.shard, each.signature, each.since_ms) for each in groups]
+        attempts = {
+            (a.shard, bytes(a.signature)): int(a.times) for a in await self._engine.rows(attempts_of(asked))
+        }
+        rows = await self._engine.rows(places_of(asked), Pool.LISTS)
+        return {
+            (row.shard, bytes(row.signature)): Standing(
+                attempts_count=attempts.get((row.shard, bytes(row.signature)), 0),
+                groups_before=row.groups_before,
+                pods_before=int(row.pods_before or 0),
+            )
+            for row in rows
+        }
 
     async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[NominatedPod]:
         """Read a page along the primary key, each with its victims along their index."""

@@ -1,0 +1,71 @@
+"""What waits, group by group: why, for how long, how often it was tried, and what stands before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from services.api.answers import PendingGroup, PendingPage
+from services.api.formats import cursor, instant, parse_group, quantities, row_id
+from services.ports.store import Standing, Store, WaitingGroup
+
+
+async def list_pending(store: Store, shard: int | None, *, limit: int, at: str | None) -> PendingPage:
+    """Return a page of the groups of pending pods with why they wait, largest first."""
+    rows = await store.pending(shard, None, limit, parse_group(at) if at else None)
+    last = rows[-1] if rows.more else None
+    following = None if last is None else cursor(last.pods_count, last.shard, last.signature.hex())
+    return PendingPage(items=await _groups(store, rows), next=following)
+
+
+async def show_group(
+    store: Store, shard: int, signature: bytes, *, is_placed: bool = True
+) -> PendingGroup | None:
+    """Return one group of pending pods; None: no pod of it waits in the shard, or none that is seen.
+
+    With ``is_placed`` it says what stands before it, for which all that waits in the shard is counted.
+    """
+    found = await _groups(store, await store.pending(shard, signature, 1), is_placed=is_placed)
+    return found[0] if found else None
+
+
+async def _groups(
+    store: Store, rows: Sequence[WaitingGroup], *, is_placed: bool = True
+) -> list[PendingGroup]:
+    """Return groups as the API shows them.
+
+    What pods of all namespaces stand before one, and how often those were tried that are equal to it, is told
+    to callers that see all namespaces alone.
+    """
+    if not rows:
+        return []
+    then = store.moment
+    if then is not None:  # what stood before a group in the past is not told
+        return [_group(each, then.log_time_ms, None) for each in rows]
+    log_times = {each.shard: each.log_time_ms for each in await store.processes.shards()}
+    standings = await store.standings(rows) if is_placed and store.seen is None else {}
+    return [
+        _group(each, log_times.get(each.shard, 0), standings.get((each.shard, each.signature)))
+        for each in rows
+    ]
+
+
+def _group(group: WaitingGroup, log_time_ms: int, standing: Standing | None) -> PendingGroup:
+    template = group.template
+    return PendingGroup(
+        signature=group.signature.hex(),
+        shard=group.shard,
+        count=group.pods_count,
+        reasons=group.reasons or {},
+        unresolvable=bool(group.unresolvable),
+        since=instant(group.since_ms),
+        tried_at=None if group.at_ms is None else instant(group.at_ms),
+        cycle=row_id(group.shard, group.cycle_seq) if group.cycle_seq else None,
+        requests=quantities(template.requests if template else {}),
+        profile=template.profile if template else "",
+        priority=template.priority if template else 0,
+        examples=list(group.examples),
+        waits_seconds=max(0, log_time_ms - group.since_ms) // 1000 if log_time_ms else None,
+        attempts=standing and standing.attempts_count,
+        groups_before=standing and standing.groups_before,
+        pods_before=standing and standing.pods_before,
+    )
