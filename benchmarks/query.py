@@ -15,8 +15,10 @@ import hashlib
 import random
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import asyncpg
@@ -26,6 +28,7 @@ import msgspec
 from benchmarks.machine import describe
 from domain.model.decisions import Attempt, Candidate, Decision, Outcome
 from domain.model.pods import PodTemplate
+from ops.postgres import PostgresServer
 from services import bootstrap
 from services.api.formats import cursor
 from services.codec.attempts import encode_attempt, pack_attempts
@@ -514,6 +517,7 @@ async def measure(
     dsn: str, size: Size, per_second: int, report: Callable[[str], None], seconds: float = 20.0
 ) -> QueryReport:
     """Generate a history, ask of it, and commit beside that."""
+    described = describe()
     generated = await generate(dsn, size, report)
     report("asking")
     asked = await ask_all(dsn, size, report=report)
@@ -532,8 +536,22 @@ async def measure(
         asked=[*asked, *named],
         commits=[alone, await committing],
         clock=CLOCK,
-        machine=describe(),
+        machine=described,
     )
+
+
+def run(size: Size, per_second: int, dsn: str = "") -> QueryReport:
+    """Measure on a database that is given, or on a server that is started for it."""
+    if dsn:
+        return asyncio.run(measure(dsn, size, per_second, _tell))
+    with tempfile.TemporaryDirectory(prefix="berth-query-") as scratch:
+        Path(scratch).chmod(0o755)  # the server may run as another account
+        with PostgresServer(Path(scratch) / "postgres") as started:
+            return asyncio.run(measure(started, size, per_second, _tell))
+
+
+def _tell(progress: str) -> None:
+    sys.stderr.write(f"{progress}\n")
 
 
 if __name__ == "__main__":
