@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from services.ports.outbox import Outbox
     from services.ports.store import Store
     from services.replay.replay import Outcome, Progress
+    from services.replay.verify import Verified
 
 
 _SWITCH_SECONDS = 0.0005
@@ -384,6 +385,19 @@ async def replay(
     log, history = open_log(at), PostgresHistory(at.dsn)
     try:
         return await Replay(history, log, ScratchLedger, report).run(first, last)
+    finally:
+        await _close(log, history)
+
+
+async def verify(at: Place, shard: int, seq: int, report: Callable[[Progress], Awaitable[None]]) -> Verified:
+    """Plan the batch of a decision again and compare the decision; see ``services/replay/verify.py``."""
+    from services.adapters.memory.history import ScratchLedger
+    from services.adapters.postgres.history import PostgresHistory
+    from services.replay.verify import Verification
+
+    log, history = open_log(at), PostgresHistory(at.dsn)
+    try:
+        return await Verification(history, log, ScratchLedger, report).run(shard, seq)
     finally:
         await _close(log, history)
 
