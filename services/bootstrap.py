@@ -402,6 +402,22 @@ async def verify(at: Place, shard: int, seq: int, report: Callable[[Progress], A
         await _close(log, history)
 
 
+async def case(
+    at: Place, shard: int, seq: int, report: Callable[[Progress], Awaitable[None]]
+) -> dict[str, Any]:
+    """Return a decision as a scenario that `berth plan` answers alike; see ``services/replay/case.py``."""
+    from services.adapters.memory.history import ScratchLedger
+    from services.adapters.postgres.history import PostgresHistory
+    from services.replay.case import Cases
+    from services.replay.verify import Verification
+
+    log, history = open_log(at), PostgresHistory(at.dsn)
+    try:
+        return await Cases(history, Verification(history, log, ScratchLedger, report)).of(shard, seq)
+    finally:
+        await _close(log, history)
+
+
 async def audit(
     at: Place,
     since: datetime.datetime | None,

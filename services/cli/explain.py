@@ -14,7 +14,7 @@ from services.cli.options import CLIENT, check_times, with_settings
 from services.cli.output import Column, Format, Output
 from services.cli.tables import REASON
 from services.cli.terminal import echo
-from services.cli.verify import verify_decision
+from services.cli.verify import print_case, verify_decision
 from services.config import Settings
 from services.phrases import devices_in_words, parts_in_words, reasons_in_words, unknown_profile
 from services.times import TIMES
@@ -83,16 +83,29 @@ async def explain(
         bool,
         typer.Option("--verify", help="Plan the decision again from the log, and compare it byte by byte."),
     ] = False,
+    as_case: Annotated[
+        bool,
+        typer.Option(
+            "--as-case",
+            help="Print the state just before the decision as a scenario that `berth plan` answers alike.",
+        ),
+    ] = False,
     form: Output = Format.TABLE,
 ) -> None:
     """Say why a pod is where it is, why it waits or waited, or why a decision was what it was.
 
     --verify plans a decision again, as `berth replay` does with whole spans: exit code 1 where it differs, or
-    where the journal, a checkpoint or the log no longer reach back to it. It reads the ledger and the log
+    where the journal, a checkpoint or the log no longer reach back to it. --as-case prints what was planned
+    with: nodes, placed pods, the profile and the pods that waited. Both read the ledger and the log
     themselves, not through the API.
     """
     from services.cli.source import fetch, open_source, target
 
+    if verify and as_case:
+        raise typer.BadParameter("--verify and --as-case are two questions")
+    if as_case:
+        await print_case(settings, decision_of(kind, name, "--as-case"), form)
+        return
     if verify:
         await verify_decision(settings, decision_of(kind, name, "--verify"), form)
         return

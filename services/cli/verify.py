@@ -1,9 +1,10 @@
-"""`berth explain decision --verify`: plans one decision once more, and says whether it has the same bytes."""
+"""`berth explain decision --verify` and `--as-case`: one decision planned once more, or as a scenario."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import typer
@@ -53,6 +54,40 @@ async def verify_decision(settings: Settings, decision: tuple[int, int], form: F
         output.say(_told(found))
     if not found.is_same:
         raise typer.Exit(1)
+
+
+async def print_case(settings: Settings, decision: tuple[int, int], form: Format) -> None:
+    """Print a decision as a scenario: JSON with an object a line, or YAML."""
+    from services import bootstrap
+
+    await reach_ledger(settings)
+    async with bootstrap.place(settings, join=True) as at:
+        document = await bootstrap.case(at, *decision, Told().report)
+    if form is Format.YAML:
+        output.print_yaml(document)
+    else:
+        echo(_lined(document))
+
+
+def _lined(document: Mapping[str, Any]) -> str:
+    """Return a scenario as JSON, each of its objects in one line."""
+    return _block("{", [f"{_text(key)}: {_several(value)}" for key, value in document.items()], "}")
+
+
+def _several(value: Any) -> str:
+    if isinstance(value, list) and value:
+        return _block("[", map(_text, value), "]")
+    if isinstance(value, dict) and value:
+        return _block("{", [f"{_text(key)}: {_text(each)}" for key, each in value.items()], "}")
+    return _text(value)
+
+
+def _block(begin: str, lines: Iterable[str], end: str) -> str:
+    return "\n".join((begin, ",\n".join(lines), end))
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _plain(found: Verified) -> dict[str, object]:

@@ -29,11 +29,15 @@ Json = dict[str, Any]
 
 
 class KeptPod(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A pod: by which of the scenario's ``templates`` it is placed, where it counts, what is known of it."""
+    """A pod: by which of the scenario's ``templates`` it is placed, where it counts, what is known of it.
+
+    ``excluded`` are nodes to which it could not be bound a moment ago.
+    """
 
     template: str
     node: str = ""
     life: PodLife = NO_LIFE
+    excluded: tuple[str, ...] = ()
 
 
 # ------------------------------------------------------------------------------------------------- written
@@ -56,12 +60,12 @@ def node_object(spec: NodeSpec) -> Json:
     return {"kind": "Node", "metadata": {"name": spec.name}, KEPT: kept}
 
 
-def pod_object(pod: PodSpec, template: str, node: str = "") -> Json:
-    """Return a pod that is placed by the named template, and counts on a node."""
+def pod_object(pod: PodSpec, template: str, node: str = "", excluded: tuple[str, ...] = ()) -> Json:
+    """Return a pod that is placed by the named template; ``node``, ``excluded`` as of ``KeptPod``."""
     meta: Json = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
     if pod.labels:
         meta["labels"] = dict(pod.labels)
-    kept = KeptPod(template=template, node=node, life=pod.life or NO_LIFE)
+    kept = KeptPod(template=template, node=node, life=pod.life or NO_LIFE, excluded=excluded)
     return {"kind": "Pod", "metadata": meta, KEPT: msgspec.to_builtins(kept)}
 
 
@@ -164,10 +168,9 @@ def _pod_event(meta: _Meta, kept: KeptPod, templates: Mapping[str, PodTemplate],
     template = templates.get(kept.template)
     if template is None:
         raise FieldError(f"{path}.template", f"{shown(kept.template)} is none of the templates")
-    key = f"{meta.namespace or 'default'}/{meta.name}"
-    pod = PodSpec(
-        meta.uid or key, key, None, template, signature(template), labels=meta.labels, node_name=kept.node
-    )
+    key, known = f"{meta.namespace or 'default'}/{meta.name}", signature(template)
+    template = msgspec.structs.replace(template, excluded=kept.excluded)  # which the signature leaves out
+    pod = PodSpec(meta.uid or key, key, None, template, known, labels=meta.labels, node_name=kept.node)
     return PodUpserted(pod.living(kept.life))
 
 

@@ -39,11 +39,11 @@ from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.changes import Refused
 from domain.state.cluster import ClusterState
-from domain.state.steps import Assumed, Nominated, Owned, Written
+from domain.state.steps import Assumed, Nominated, NominationsFollowed, Owned, Written
 from services.plan.notices import Notices
 from services.plan.objects import MEASURED_MS, Given, event_of
 
-_HOME_SHARD, _OTHER_SHARD = 0, 1
+HOME_SHARD, OTHER_SHARD = 0, 1
 """The nodes of the first are home, where some are."""
 
 
@@ -66,15 +66,15 @@ class Moment(NamedTuple):
         Profiles in force, with their revisions, in place of the built-in ones of their names.
     home : frozenset of str or None
         The nodes that the worker tried first; None: it had no home nodes.
-    nominations : sequence of Nominated
-        Nodes that are set aside for waiting pods.
+    nominations : sequence of Nominated or NominationsFollowed
+        Nodes that are set aside for waiting pods, of this worker or of others.
     recent : frozenset of str
         Keys of bound pods that came too late for the measurement of their node to cover them.
     """
 
     profiles: Sequence[Profile] = ()
     home: frozenset[str] | None = None
-    nominations: Sequence[Nominated] = ()
+    nominations: Sequence[Nominated | NominationsFollowed] = ()
     recent: frozenset[str] = frozenset()
 
 
@@ -88,7 +88,15 @@ class _Given(NamedTuple):
     given: Given
 
 
-_Step = Event | ProfileEvent | UsageRecord | Written | Nominated | Sequence[Placement | Failure]
+_Step = (
+    Event
+    | ProfileEvent
+    | UsageRecord
+    | Written
+    | Nominated
+    | NominationsFollowed
+    | Sequence[Placement | Failure]
+)
 
 
 class Plan:
@@ -310,7 +318,7 @@ class Plan:
     def _new_scheduler(self) -> Scheduler:
         scheduler = Scheduler({} if self._profile else BUILT_IN_PROFILES, seed=self._seed)
         if self._moment.home is not None:
-            scheduler.fold(Owned(frozenset((_HOME_SHARD,)), _OTHER_SHARD + 1))
+            scheduler.fold(Owned(frozenset((HOME_SHARD,)), OTHER_SHARD + 1))
         for profile in () if self._profile else self._moment.profiles:
             revised = ProfileRevision(name=profile.name, revision=profile.revision, profile=profile)
             scheduler.profiles.restore(revised)
@@ -318,7 +326,8 @@ class Plan:
 
     def _nominate(self) -> None:
         """Set nodes aside for waiting pods, which are tried there alone."""
-        for step in self._moment.nominations:
+        for given in self._moment.nominations:
+            step = given if isinstance(given, Nominated) else _with_uids(given, self.state)
             self._apply(self._scheduler, step)
             self._steps.append(step)
 
@@ -364,7 +373,7 @@ class Plan:
             if isinstance(step, PodUpserted):
                 self._put_profile(scheduler, step.pod.template.profile)
         if isinstance(step, NodeUpserted) and self._moment.home is not None:
-            return scheduler.fold(step, _HOME_SHARD if step.node.name in self._moment.home else _OTHER_SHARD)
+            return scheduler.fold(step, HOME_SHARD if step.node.name in self._moment.home else OTHER_SHARD)
         changes = scheduler.fold(step)
         if isinstance(step, Nominated):
             scheduler.queue.remove_if_waiting(step.key)
@@ -415,6 +424,21 @@ def _with_gang(verdict: Verdict, attempt: Attempt) -> Verdict:
     assert attempt.gang is not msgspec.UNSET
     held_by = [] if attempt.gang.missing else list(attempt.reasons_at_failure)
     return msgspec.structs.replace(verdict, node=None, gang=attempt.gang, held_by=held_by)
+
+
+def _with_uids(step: NominationsFollowed, state: ClusterState) -> NominationsFollowed:
+    """Return nominations with the uids of their victims, which a scenario names by their keys."""
+    pods = state.pods
+    return NominationsFollowed(
+        [
+            msgspec.structs.replace(
+                each,
+                victims=tuple(v._replace(uid=pods[v.key].spec.uid) for v in each.victims if v.key in pods),
+            )
+            for each in step.nominations
+        ],
+        step.ended,
+    )
 
 
 def _count(state: ClusterState, pod: PodSpec, node: str) -> None:

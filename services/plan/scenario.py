@@ -14,15 +14,17 @@ from domain.model.colocation import UseByQuality
 from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
 from domain.model.profiles import Profile
+from domain.model.signature import signature
 from domain.model.timestamps import NEVER_MS
 from domain.model.usage import usage_from_manifest
 from domain.model.validation import field_error, key_path, shown
 from domain.plugins.registry import ProfilePlan
-from domain.state.steps import Nominated
+from domain.state.nominations import Nomination, Victim
+from domain.state.steps import Nominated, NominationsFollowed
 from services.codec.envelope import KINDS
 from services.plan.kept import KEPT, kept_event, read_templates
 from services.plan.objects import Given
-from services.plan.plan import Moment, Plan, Planned
+from services.plan.plan import OTHER_SHARD, Moment, Plan, Planned
 from services.plan.spelling import ignored, meant, unknown_fields
 
 SCENARIO_KEYS = (
@@ -104,7 +106,8 @@ def placed_scenario(
     own = document.get("profile")
     if profile is None and own is not None:
         profile = profile_from_manifest(own, path="profile")
-    moment = _moment(document)
+    templates = read_templates(document.get("templates") or {})
+    moment = _moment(document, templates)
     for one in moment.profiles:
         _checked(one, "profiles")
     if profile is not None:
@@ -114,7 +117,7 @@ def placed_scenario(
     if document.get("usage") is not None or document.get("quality") is not None:
         quality = _convert(document.get("quality") or {}, dict[str, UseByQuality], "quality")
         plan.measure(usage_from_manifest(document.get("usage") or {}), quality)
-    _add_objects(plan, _list(document, "objects"), read_templates(document.get("templates") or {}))
+    _add_objects(plan, _list(document, "objects"), templates)
     if "schedule" not in document:
         return plan, plan.place()
     schedule = _list(document, "schedule")
@@ -125,14 +128,41 @@ def placed_scenario(
 
 
 class _Nominated(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A node that is set aside for a waiting pod, until its victims have left."""
+    """A node that is set aside for a waiting pod, until its victims have left.
+
+    With a ``template`` the pod is one of another worker, and not among the objects.
+    """
 
     pod: str
     node: str
     victims: list[str] = []
+    template: str = ""
 
 
-def _moment(document: Mapping[str, Any]) -> Moment:
+def _nomination(
+    given: _Nominated, number: int, templates: Mapping[str, PodTemplate]
+) -> Nominated | NominationsFollowed:
+    if not given.template:
+        return Nominated(given.pod, given.node, given.victims, at_ms=0, expires_ms=NEVER_MS, below=-(2**31))
+    template = templates.get(given.template)
+    if template is None:
+        message = f"{shown(given.template)} is none of the templates"
+        raise FieldError(f"nominations[{number}].template", message)
+    nomination = Nomination(
+        key=given.pod,
+        uid=given.pod,
+        shard=OTHER_SHARD,
+        node=given.node,
+        signature=signature(template),
+        template=template,
+        at_ms=0,
+        expires_ms=NEVER_MS,
+        victims=tuple(Victim(key, key, OTHER_SHARD) for key in given.victims),
+    )
+    return NominationsFollowed([nomination], [])
+
+
+def _moment(document: Mapping[str, Any], templates: Mapping[str, PodTemplate]) -> Moment:
     """Return what of a past moment no object says."""
     home = document.get("home")
     given = _convert(document.get("nominations") or [], list[_Nominated], "nominations")
@@ -142,10 +172,7 @@ def _moment(document: Mapping[str, Any]) -> Moment:
             for i, each in enumerate(_convert(document.get("profiles") or [], list[Any], "profiles"))
         ],
         home=None if home is None else frozenset(_convert(home, list[str], "home")),
-        nominations=[
-            Nominated(each.pod, each.node, each.victims, at_ms=0, expires_ms=NEVER_MS, below=-(2**31))
-            for each in given
-        ],
+        nominations=[_nomination(each, i, templates) for i, each in enumerate(given)],
         recent=frozenset(_convert(document.get("recent") or [], list[str], "recent")),
     )
 

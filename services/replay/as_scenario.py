@@ -25,7 +25,9 @@ from domain.model.config import (
     gang_object,
 )
 from domain.model.decisions import Outcome
-from domain.model.pods import PodSpec
+from domain.model.nodes import NodeSpec
+from domain.model.pods import PodSpec, PodTemplate
+from domain.model.timestamps import format_ms
 from domain.state.changes import NominationEnded
 from domain.state.cluster import ClusterState
 from domain.state.nominations import Nomination
@@ -176,6 +178,10 @@ def scenario_of(
         if each.key in state.pods and each.key not in {pod.key for pod in turn.waiting}
     ]
     templates = _Templates()
+
+    def ordinal(spec: NodeSpec) -> int:
+        return state.nodes[spec.name].ordinal
+
     names = dict.fromkeys(pod.template.profile for pod in (*turn.waiting, *nominated))
     plans = scheduler.profiles.plans
     profiles = [plans[name].profile for name in names if name in plans]
@@ -185,19 +191,29 @@ def scenario_of(
         "expect": {key: each for key, each in msgspec.to_builtins(expected).items() if each is not None},
         "profiles": [{"name": e.name, "revision": e.revision, **profile_to_spec(e)} for e in profiles],
         "objects": [
-            *(node_object(spec) for spec in state.table.specs),
+            *(node_object(spec) for spec in sorted(state.table.specs, key=ordinal)),
             *_config(state, turn.waiting, expected),
-            *(pod_object(entry.spec, templates.name(entry.spec), entry.node) for entry in placed),
-            *(pod_object(pod, templates.name(pod)) for pod in (*nominated, *turn.waiting)),
+            *(pod_object(_started(entry), templates.of(entry.spec), entry.node) for entry in placed),
+            *(
+                pod_object(pod, templates.of(pod), excluded=scheduler.excluded.of(pod))
+                for pod in (*nominated, *turn.waiting)
+            ),
         ],
     }
     more: Json = {
-        "templates": templates.values,
-        "nominations": [_nominated(each, placed) for each in nominations if each.key in state.pods],
+        "nominations": [_nominated(each, state, placed, templates) for each in nominations],
         "home": _home(state),
         **_measured(state, placed),
+        "templates": templates.values,
     }
     return {**document, **{key: each for key, each in more.items() if each}}
+
+
+def _started(entry: PodEntry) -> PodSpec:
+    """Return a placed pod that says when it started: without a status, that is when it was placed."""
+    if entry.spec.start_time or not entry.placed_ms:
+        return entry.spec
+    return msgspec.structs.replace(entry.spec, start_time=format_ms(entry.placed_ms))
 
 
 class _Templates:
@@ -207,11 +223,14 @@ class _Templates:
         self.values: dict[str, Json] = {}
         self._names: dict[bytes, str] = {}
 
-    def name(self, pod: PodSpec) -> str:
-        name = self._names.setdefault(pod.signature, f"t{len(self._names) + 1}")
+    def name(self, signature: bytes, template: PodTemplate) -> str:
+        name = self._names.setdefault(signature, f"t{len(self._names) + 1}")
         if name not in self.values:
-            self.values[name] = template_value(pod.template)
+            self.values[name] = template_value(template)
         return name
+
+    def of(self, pod: PodSpec) -> str:
+        return self.name(pod.signature, pod.template)
 
 
 def _home(state: ClusterState) -> list[str]:
@@ -230,15 +249,21 @@ def _nominations(state: ClusterState, behind: Sequence[AnyVerdict]) -> list[Nomi
     return [each for each in found.values() if each.node in state.table.rows]
 
 
-def _nominated(nomination: Nomination, placed: Sequence[PodEntry]) -> Json:
+def _nominated(
+    nomination: Nomination, state: ClusterState, placed: Sequence[PodEntry], templates: _Templates
+) -> Json:
+    """Return a nomination; of a pod of another worker nothing else is known."""
     on_node = {entry.spec.key for entry in placed if entry.node == nomination.node}
     victims = [each.key for each in nomination.victims if each.key in on_node]
-    return {"pod": nomination.key, "node": nomination.node, **({"victims": victims} if victims else {})}
+    found = {"pod": nomination.key, "node": nomination.node, **({"victims": victims} if victims else {})}
+    if nomination.key not in state.pods:
+        found["template"] = templates.name(nomination.signature, nomination.template)
+    return found
 
 
 def _config(state: ClusterState, waiting: Sequence[PodSpec], expected: Expected) -> Iterator[Json]:
     """Yield the configuration in force that an attempt for these pods may read."""
-    gangs = set()
+    gangs, may_evict = set(), expected.outcome is not Outcome.BOUND
     for pod in waiting:
         if gang := pod.template.gang:
             namespace, _, name = gang.partition("/")
@@ -247,9 +272,9 @@ def _config(state: ClusterState, waiting: Sequence[PodSpec], expected: Expected)
     for key, thing in state.config.known.items():
         if thing.content is None or thing.kind in (PRIORITY_CLASS, HOSTED_REPLICAS):
             continue  # pods have their priority
-        if thing.kind in (POD_GROUP, WORKLOAD) and key not in gangs:
+        if thing.kind in (POD_GROUP, WORKLOAD) and key not in gangs and not may_evict:
             continue
-        if thing.kind == DISRUPTION_BUDGET and expected.outcome is Outcome.BOUND:
+        if thing.kind == DISRUPTION_BUDGET and not may_evict:
             continue
         if thing.kind == CO_LOCATION_POLICY and not state.usage.windows:
             continue
@@ -291,6 +316,7 @@ def why_other(document: Json, expected: Expected) -> str:
         node = next(iter(verdict.victims), None)
         outcome = Outcome.NOMINATED if node else outcome
     if (outcome, node) != (expected.outcome, expected.node):
-        return f"{outcome} {node or ''}".strip()
+        wanted = f"{expected.outcome} {expected.node or ''}".strip()
+        return f"{f'{outcome} {node or str()}'.strip()} instead of {wanted}"
     reasons = attempt.reasons if answer.node else attempt.reasons_at_failure
     return "" if reasons == expected.reasons else f"reasons {reasons} instead of {dict(expected.reasons)}"
