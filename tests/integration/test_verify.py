@@ -23,7 +23,7 @@ from services.traces import openb
 from tests.history.lived import answered
 from tests.integration.api_world import client_of, fresh_database, query, work_off
 from tests.integration.commands import BERTH
-from tests.integration.test_replay import wave
+from tests.integration.waves import wave
 
 PODS = 300
 PIECES = 3
