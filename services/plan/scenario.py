@@ -61,7 +61,7 @@ def unread(document: Mapping[str, Any]) -> list[str]:
         if KEPT not in manifest:
             found += [ignored(*field) for field in unknown_fields(manifest, f"objects[{i}]")]
     nodes = {thing["metadata"]["name"] for thing in document["objects"] if thing["kind"] == "Node"}
-    usage = document.get("usage") or {}
+    usage = _or(document, "usage", {})
     return found + [
         f"{key_path('usage', node)}: no node of the objects has this name, so it is ignored"
         for node in usage
@@ -106,7 +106,7 @@ def placed_scenario(
     own = document.get("profile")
     if profile is None and own is not None:
         profile = profile_from_manifest(own, path="profile")
-    templates = read_templates(document.get("templates") or {})
+    templates = read_templates(_or(document, "templates", {}))
     moment = _moment(document, templates)
     for one in moment.profiles:
         _checked(one, "profiles")
@@ -115,8 +115,8 @@ def placed_scenario(
     seed = _convert(document.get("seed", seed or 0), int, "seed")
     plan = Plan(seed=seed, profile=profile, lenient=True, moment=moment)
     if document.get("usage") is not None or document.get("quality") is not None:
-        quality = _convert(document.get("quality") or {}, dict[str, UseByQuality], "quality")
-        plan.measure(usage_from_manifest(document.get("usage") or {}), quality)
+        quality = _convert(_or(document, "quality", {}), dict[str, UseByQuality], "quality")
+        plan.measure(usage_from_manifest(_or(document, "usage", {})), quality)
     _add_objects(plan, _list(document, "objects"), templates)
     if "schedule" not in document:
         return plan, plan.place()
@@ -165,16 +165,22 @@ def _nomination(
 def _moment(document: Mapping[str, Any], templates: Mapping[str, PodTemplate]) -> Moment:
     """Return what of a past moment no object says."""
     home = document.get("home")
-    given = _convert(document.get("nominations") or [], list[_Nominated], "nominations")
+    given = _convert(_or(document, "nominations", []), list[_Nominated], "nominations")
     return Moment(
         profiles=[
             profile_from_manifest(each, path=f"profiles[{i}]")
-            for i, each in enumerate(_convert(document.get("profiles") or [], list[Any], "profiles"))
+            for i, each in enumerate(_convert(_or(document, "profiles", []), list[Any], "profiles"))
         ],
         home=None if home is None else frozenset(_convert(home, list[str], "home")),
         nominations=[_nomination(each, i, templates) for i, each in enumerate(given)],
-        recent=frozenset(_convert(document.get("recent") or [], list[str], "recent")),
+        recent=frozenset(_convert(_or(document, "recent", []), list[str], "recent")),
     )
+
+
+def _or(document: Mapping[str, Any], key: str, absent: Any) -> Any:
+    """Return the value of a key, which null leaves out."""
+    value = document.get(key)
+    return absent if value is None else value
 
 
 def _checked(profile: Profile, path: str) -> None:

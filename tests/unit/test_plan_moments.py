@@ -122,6 +122,7 @@ def test_what_was_used_by_quality_is_lent() -> None:
         (scenario({"kind": "NodeUsage", "metadata": {"name": "a"}, KEPT: {}}), r"objects\[0\]\.kept"),
         (scenario(seed="x"), "seed"),
         (scenario(home=3), "home"),
+        (scenario(profiles={}), "profiles"),
         (scenario(profiles=[{"filters": ["No"], "scores": []}]), r"profiles\.filters\[0\]"),
         (
             scenario(nominations=[{"pod": "x/p", "node": "a", "template": "t9"}]),
