@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from services.ports.store import Store
     from services.replay.replay import Outcome, Progress
     from services.replay.verify import Verified
+    from services.replay.what_if import Change, Compared
 
 
 _SWITCH_SECONDS = 0.0005
@@ -385,6 +386,25 @@ async def replay(
     log, history = open_log(at), PostgresHistory(at.dsn)
     try:
         return await Replay(history, log, ScratchLedger, report).run(first, last)
+    finally:
+        await _close(log, history)
+
+
+async def what_if(
+    at: Place,
+    change: Change,
+    first: int | None,
+    last: int | None,
+    report: Callable[[Progress], Awaitable[None]],
+) -> Compared:
+    """Plan recorded batches again as they were, and with a change; see ``services/replay/what_if.py``."""
+    from services.adapters.memory.history import ScratchLedger
+    from services.adapters.postgres.history import PostgresHistory
+    from services.replay.what_if import WhatIf
+
+    log, history = open_log(at), PostgresHistory(at.dsn)
+    try:
+        return await WhatIf(history, log, ScratchLedger, report).run(change, first, last)
     finally:
         await _close(log, history)
 

@@ -26,6 +26,7 @@ class ReplayFormat(enum.StrEnum):
 
     TEXT = "text"
     JSON = "json"
+    CSV = "csv"
 
 
 @with_settings(*PLACE)
@@ -38,14 +39,36 @@ async def replay(
     last: Annotated[
         int | None, typer.Option("--to", metavar="BATCH", min=1, help="Compare up to this batch of shard 0.")
     ] = None,
-    form: Annotated[ReplayFormat, typer.Option("-o", "--output", help="How to show it.")] = ReplayFormat.TEXT,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="FILE",
+            help="What if all pods had been placed with this profile: a file, or a built-in one by name.",
+        ),
+    ] = None,
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="FILE",
+            help="What if there had been these nodes, added or replaced. Repeatable.",
+        ),
+    ] = None,
+    form: Annotated[
+        ReplayFormat, typer.Option("-o", "--output", help="How to show it; csv with --profile or --with.")
+    ] = ReplayFormat.TEXT,
 ) -> None:
     """Plan recorded batches again from the log, and compare them with the journal, byte by byte.
 
     Reads the ledger and the log, and writes nothing. Without a span it takes all that can be replayed. Exit
     code 1 where a batch differs, or where the span cannot be replayed.
+
+    With --profile or --with it plans the span as it was and as it would have been, and says what would have
+    been different.
     """
     from services import bootstrap
+    from services.cli.what_if import changed, print_compared
 
     shown_at = time.monotonic()
 
@@ -54,10 +77,17 @@ async def replay(
         if time.monotonic() - shown_at >= _SECONDS_BETWEEN:
             shown_at = time.monotonic()
             done = f"{progress.batches_count:,} of {progress.total:,} batches"
-            echo(f"{done}: the same so far", err=True)
+            echo(f"{done} so far", err=True)
 
+    if profile is None and not nodes and form is ReplayFormat.CSV:
+        raise typer.BadParameter("csv is for --profile and --with")
+    change = changed(profile, nodes or []) if profile is not None or nodes else None
     await reach_ledger(settings)
     async with bootstrap.place(settings, join=True) as at:
+        if change is not None:
+            compared = await bootstrap.what_if(at, change, first, last, report)
+            print_compared(compared, form.value)
+            return
         outcome = await bootstrap.replay(at, first, last, report)
     if form is ReplayFormat.JSON:
         import msgspec
