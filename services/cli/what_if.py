@@ -42,7 +42,10 @@ def changed(profile: str | None, files: Sequence[str]) -> Change:
 def rows(compared: Compared) -> list[dict[str, str]]:
     """Return the figures of both worlds, a row each."""
     was, would = _figures(compared.was), _figures(compared.would)
-    return [{"what": name, "was": was[name], "would": would[name]} for name in was]
+    return [
+        {"what": name, "was": was.get(name, "0"), "would": would.get(name, "0")}
+        for name in dict.fromkeys((*was, *would))
+    ]
 
 
 def _figures(of: Figures) -> dict[str, str]:
@@ -58,6 +61,7 @@ def _figures(of: Figures) -> dict[str, str]:
         found[f"{name} deviation over nodes, %"] = f"{of.deviation_percent[name]:.2f}"
     return {
         **found,
+        **{f"waiting for {n} devices": str(count) for n, count in of.waiting_by_devices.items()},
         "devices free at the end": f"{of.devices_free:.2f}",
         "devices stranded at the end": f"{of.devices_stranded:.2f}",
         "nodes nominated": str(of.preemptions_count),

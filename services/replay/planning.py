@@ -71,6 +71,23 @@ class Planning:
         self.history = history
         self._open, self._report = scratch, report
 
+    async def end(self, first: int | None, last: int | None) -> int:
+        """Return the last batch of a span of shard 0's journal; None: as far as it reaches.
+
+        Raises
+        ------
+        CannotReplay
+            There is no such span.
+        """
+        span = await self.history.span()
+        if span is None:
+            raise CannotReplay("the journal is empty: no batch was planned since it is kept")
+        end = span[1] if last is None else last
+        if not (first or 1) <= end <= span[1]:
+            asked = f"from {first or 1} to {end}"
+            raise CannotReplay(f"there are no batches {asked}; the journal ends at {span[1]}")
+        return end
+
     async def start(
         self,
         what: str,

@@ -55,15 +55,9 @@ class Replay:
         LogTooShort
             The log no longer has the records.
         """
-        span = await self._history.span()
-        if span is None:
-            raise CannotReplay("the journal is empty: no batch was planned since it is kept")
+        end = await self._planning.end(first, last)
         reader = await self._log.reader()
         try:
-            end = span[1] if last is None else last
-            if not (first or 1) <= end <= span[1]:
-                asked = f"from {first or 1} to {end}"
-                raise CannotReplay(f"there are no batches {asked}; the journal ends at {span[1]}")
             until = await self._history.ends(last)
             start = await self._planning.start(
                 f"batch {first or end}",

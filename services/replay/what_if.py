@@ -24,6 +24,8 @@ from domain.model.profiles import Profile, ProfileRevision
 from domain.model.resources import CPU, MEMORY
 from domain.state.cluster import ClusterState
 from domain.state.devices import NO_DEVICE, free_milli
+from domain.state.pods import PodEntry
+from domain.state.steps import Written
 from services.codec.partition import partition_for
 from services.ports.history import History, Scratch
 from services.ports.journal import BATCHES, Checkpoint, JournalRow, Start, positions_of
@@ -51,8 +53,10 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     ----------
     placed_count, waiting_count : int
         Pods that got a node in the span, and pods that wait at its end.
+    waiting_by_devices : dict
+        How many of these ask for so many devices: ``"0"``, ``"<1"`` for a share of one, or the number.
     wait_p50_ms, wait_p99_ms, wait_max_ms : int
-        From the record of a pod, or the span's begin, until its node; of those that wait, until the end.
+        From the record of a pod, or the span's begin, until it has a node, or leaves, or the span ends.
     used_percent, deviation_percent : dict
         By resource, over time: requested of what nodes offer, the mean of the nodes and their standard
         deviation.
@@ -65,6 +69,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     placed_count: int
     waiting_count: int
+    waiting_by_devices: dict[str, int]
     wait_p50_ms: int
     wait_p99_ms: int
     wait_max_ms: int
@@ -117,10 +122,10 @@ class WhatIf:
         LogTooShort
             The log no longer has the records.
         """
+        end = await self._planning.end(first, last)
         until = await self._history.ends(last)
         reader = await self._log.reader()
         async with contextlib.aclosing(reader):
-            end = until.get(0, 0)
             start = await self._planning.start(
                 f"batch {first or end}",
                 lambda checkpoint: checkpoint.batch < (first or end),
@@ -185,6 +190,7 @@ class World:
         for spec in change.nodes:
             shard = partition_for(spec.name.encode(), None, planner.shards_count)
             planner.scheduler.fold(NodeUpserted(spec), shard)
+        planner.scheduler.fold(Written())  # no batch is to write them
         self._waiting = {key for key, entry in state.pods.items() if not entry.node}
 
     def _put(self, name: str, profile: Profile) -> None:
@@ -202,9 +208,12 @@ class World:
         if not self._begun_ms:
             self._begun_ms = self._now_ms = row.log_time_ms
             self._came_ms.update(dict.fromkeys(self._waiting, row.log_time_ms))
+        state = self._planner.scheduler.state
         for record in records:
             if record.topic == PODS_TOPIC and record.key is not None:
-                self._came_ms.setdefault(record.key.decode(), record.timestamp_ms)
+                key = record.key.decode()
+                if (known := state.pods.get(key)) is None or not known.node:
+                    self._came_ms.setdefault(key, record.timestamp_ms)
         self._pass_to(row.log_time_ms)
         batch = self._planner.plan_batch(records, is_recorded=True, until_ms=row.log_time_ms)
         self._count(batch)
@@ -231,11 +240,10 @@ class World:
             key = f"{decision.namespace}/{decision.name}"
             if decision.outcome is Outcome.BOUND and decision.node is not None:
                 self.nodes[key] = decision.node
-                self._waited_ms.append(
-                    max(0, decision.decided_at_ms - self._came_ms.pop(key, self._begun_ms))
-                )
-            elif decision.outcome is Outcome.RELEASED:
-                self._came_ms.pop(key, None)
+            elif decision.outcome is not Outcome.RELEASED:
+                continue
+            if (came_ms := self._came_ms.pop(key, None)) is not None:  # else it had a node
+                self._waited_ms.append(max(0, decision.decided_at_ms - came_ms))
 
     def figures(self) -> Figures:
         """Return what it comes to."""
@@ -253,6 +261,7 @@ class World:
         return Figures(
             placed_count=self._counts[Outcome.BOUND],
             waiting_count=len(waiting),
+            waiting_by_devices=dict(sorted(Counter(_size(state.pods[key]) for key in waiting).items())),
             wait_p50_ms=int(p50),
             wait_p99_ms=int(p99),
             wait_max_ms=int(most),
@@ -323,6 +332,11 @@ def _is_profile(record: Record) -> bool:
         and record.key is not None
         and record.key.decode().startswith(f"{PROFILE_KIND}/")
     )
+
+
+def _size(pod: PodEntry) -> str:
+    ask = asked(pod.spec.template.requests)
+    return "<1" if ask.number == 1 and ask.milli < DEVICE_ONE else str(ask.number)
 
 
 def _used(state: ClusterState, resource: str) -> np.ndarray:
