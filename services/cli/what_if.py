@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from services.cli import documents, inputs, output
-from services.cli.options import CommandError
+from services.cli.options import CommandError, warn
 from services.cli.output import Column
 from services.cli.terminal import echo
+from services.phrases import plural
 
 if TYPE_CHECKING:
     from services.replay.what_if import Change, Compared, Figures
@@ -29,14 +30,22 @@ def changed(profile: str | None, files: Sequence[str]) -> Change:
 
     nodes = []
     for name in files:
-        for value in documents.read_values(name):
-            for document in documents.expand(value, name, "ADDED"):
-                thing = document.event["object"]
-                if not isinstance(thing, dict) or thing.get("kind") != "Node":
-                    raise CommandError(f"{document.place}: --with takes nodes alone")
-                with inputs.at(document.place):
-                    nodes.append(node_from_manifest(thing))
+        found = [
+            each for value in documents.read_values(name) for each in documents.expand(value, name, "ADDED")
+        ]
+        given = [each for each in found if _is_node(each.event["object"])]
+        if not given:
+            raise CommandError(f"{name}: there is no node in it, and --with takes nodes alone")
+        if others := len(found) - len(given):
+            warn([f"{name}: {plural(others, 'object')} passed over: --with takes nodes alone"])
+        for document in given:
+            with inputs.at(document.place):
+                nodes.append(node_from_manifest(document.event["object"]))
     return Change(None if profile is None else inputs.profile_of(profile), nodes)
+
+
+def _is_node(thing: object) -> bool:
+    return isinstance(thing, dict) and thing.get("kind") == "Node"
 
 
 def rows(compared: Compared) -> list[dict[str, str]]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from domain.cycle.schedule import Scheduler
-from domain.engine.verdicts import AnyVerdict, CycleResult, Placement, Preemption
+from domain.engine.verdicts import AnyVerdict, CycleResult, Failure, Placement, Preemption
 from domain.manifests.profile import profile_to_spec
 from domain.model.config import (
     CO_LOCATION_POLICY,
@@ -100,7 +100,8 @@ def turns(scheduler: Scheduler, result: CycleResult, at: int) -> Iterator[Turn]:
         yield from (Turn(start, mates) for start in dict.fromkeys((first, _turn_of(verdicts, mates[0]), 0)))
         return
     first = next(i for i, each in enumerate(verdicts) if _attempt(each) == target.attempt)
-    among = Turn(first, _pods_of(verdicts[first : at + 1]))
+    between = [each for each in verdicts[first : at + 1] if _matters(each, target.attempt)]
+    among = Turn(first, _pods_of(between))
     if isinstance(target, Placement):
         yield among
         yield Turn(at, [_waiting(target.pod)])
@@ -131,6 +132,11 @@ def failing_turns(scheduler: Scheduler, result: CycleResult, attempt: int, pod: 
 
 def _attempt(verdict: AnyVerdict) -> int:
     return -1 if isinstance(verdict, NominationEnded) else verdict.attempt
+
+
+def _matters(verdict: AnyVerdict, attempt: int) -> bool:
+    """Say whether later pods see a verdict; one of another attempt that found no node leaves no trace."""
+    return _attempt(verdict) == attempt or not isinstance(verdict, Failure)
 
 
 def _turn_of(verdicts: Sequence[AnyVerdict], pod: PodSpec, arrival: int = 0) -> int:

@@ -1,4 +1,4 @@
-"""Plans a lived span again under another profile, or with other nodes: what would have been different?
+"""Plans a lived span again under another profile, or with other nodes, and says what that changes.
 
 Events and departures are those of the log, in the batches in which they were taken; decisions are its own.
 Two planners that hold all shards go through the span side by side: one as it was, which also says how exactly
