@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import json
 import os
 import subprocess
@@ -13,13 +14,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from domain.model.profiles import BUILT_IN_PROFILES
 from services import bootstrap
 from services.bootstrap import Place
 from services.config import SETTINGS
 from services.replay.planning import Progress
 from services.replay.verify import Verified
+from services.replay.what_if import Change
 from services.replay.workers import CannotReplay
 from services.traces import openb
+from tests.builders import pod_manifest
 from tests.history.lived import answered
 from tests.integration.api_world import client_of, fresh_database, query, work_off
 from tests.integration.commands import BERTH
@@ -92,6 +96,31 @@ async def test_decisions_of_a_real_ledger_are_verified_and_planned_alike(
     assert planned.returncode == 0, planned.stderr
     (answer,) = [each for each in json.loads(planned.stdout) if each["pod"] == wanted["pod"]]
     assert (answer["outcome"], answer["node"]) == (wanted["outcome"], wanted.get("node"))
+
+
+async def test_a_real_span_is_lived_again_as_it_was_and_under_another_profile(
+    place: Place, tmp_path: Path
+) -> None:
+    profile = BUILT_IN_PROFILES["most-allocated"]
+    found = await bootstrap.what_if(place, Change(profile), None, None, silent)
+    assert found.unlike_count == 0, "one worker at a time, three of them: the control"
+    assert found.moved_count > 10
+    assert found.was.placed_count > PODS
+    lines = ("replay", "--profile", "most-allocated", "-o", "csv")
+    done = await asyncio.to_thread(run, place, tmp_path, *lines)
+    assert done.returncode == 0, done.stderr
+    figures = list(csv.DictReader(done.stdout.splitlines()))
+    assert figures[0] == {
+        "what": "pods placed",
+        "was": str(found.was.placed_count),
+        "would": str(found.would.placed_count),
+    }
+    done = await asyncio.to_thread(run, place, tmp_path, "replay", "-o", "csv")
+    assert (done.returncode, "csv is for --profile and --with" in done.stderr) == (2, True)
+    pod = tmp_path / "pod.json"
+    pod.write_text(json.dumps(pod_manifest("p")))
+    done = await asyncio.to_thread(run, place, tmp_path, "replay", "--with", str(pod))
+    assert (done.returncode, "--with takes nodes alone" in done.stderr) == (1, True)
 
 
 async def test_what_was_changed_in_a_real_ledger_is_named(place: Place, tmp_path: Path) -> None:
