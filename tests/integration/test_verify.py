@@ -40,7 +40,7 @@ async def place(embedded_dsn: str) -> AsyncIterator[Place]:
         await bootstrap.initialise(place, 2)
         events = list(openb.events())
         pods = [each for each in events if each["object"]["kind"] == "Pod"][:PODS]
-        nodes = [each for each in events if each["object"]["kind"] == "Node"][:100]
+        nodes = [each for each in events if each["object"]["kind"] == "Node"][::8]
         async with client_of(place) as client:
             for number in range(PIECES):
                 size = PODS // PIECES
@@ -104,7 +104,7 @@ async def test_a_real_span_is_lived_again_as_it_was_and_under_another_profile(
     profile = BUILT_IN_PROFILES["most-allocated"]
     found = await bootstrap.what_if(place, Change(profile), None, None, silent)
     assert found.unlike_count == 0, "one worker at a time, three of them: the control"
-    assert found.moved_count > 10
+    assert found.moved_count > PODS // 2
     assert found.was.placed_count > PODS
     lines = ("replay", "--profile", "most-allocated", "-o", "csv")
     done = await asyncio.to_thread(run, place, tmp_path, *lines)
