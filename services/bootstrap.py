@@ -390,6 +390,17 @@ async def replay(
         await _close(log, history)
 
 
+async def batch_at(at: Place, at_ms: int, *, is_last: bool) -> int | None:
+    """Return a batch by log time; see ``History.batch_at``."""
+    from services.adapters.postgres.history import PostgresHistory
+
+    history = PostgresHistory(at.dsn)
+    try:
+        return await history.batch_at(at_ms, is_last=is_last)
+    finally:
+        await history.aclose()
+
+
 async def what_if(
     at: Place,
     change: Change,

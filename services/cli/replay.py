@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from services.cli import output as out
-from services.cli.options import PLACE, with_settings
+from services.cli.options import PLACE, CommandError, check_times, with_settings
 from services.cli.reaching import reach_ledger
 from services.cli.terminal import echo
 from services.config import Settings
 from services.phrases import plural
+from services.times import TIMES, moment_ms
 
 if TYPE_CHECKING:
+    from services.bootstrap import Place
     from services.replay.replay import Outcome, Progress
 
 _SECONDS_BETWEEN = 1.0
@@ -32,12 +34,14 @@ class ReplayFormat(enum.StrEnum):
 @with_settings(*PLACE)
 async def replay(
     settings: Settings,
-    first: Annotated[
-        int | None,
-        typer.Option("--from", metavar="BATCH", min=1, help="Compare from this batch of shard 0 on."),
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="BATCH", help=f"From this batch of shard 0 on, or from a time: {TIMES}."
+        ),
     ] = None,
-    last: Annotated[
-        int | None, typer.Option("--to", metavar="BATCH", min=1, help="Compare up to this batch of shard 0.")
+    until: Annotated[
+        str | None, typer.Option("--to", metavar="BATCH", help="Up to this batch of shard 0, or to a time.")
     ] = None,
     profile: Annotated[
         str | None,
@@ -81,9 +85,14 @@ async def replay(
 
     if profile is None and not nodes and form is ReplayFormat.CSV:
         raise typer.BadParameter("csv is for --profile and --with")
+    for name, text in (("from", since), ("to", until)):
+        if text is not None and not text.isdecimal():
+            check_times(**{name: text})
     change = changed(profile, nodes or []) if profile is not None or nodes else None
     await reach_ledger(settings)
     async with bootstrap.place(settings, join=True) as at:
+        first = await _batch(at, "--from", since, is_last=False)
+        last = await _batch(at, "--to", until, is_last=True)
         if change is not None:
             compared = await bootstrap.what_if(at, change, first, last, report)
             print_compared(compared, form.value)
@@ -97,6 +106,18 @@ async def replay(
         out.say(_told(outcome))
     if outcome.difference is not None:
         raise typer.Exit(1)
+
+
+async def _batch(at: Place, option: str, text: str | None, *, is_last: bool) -> int | None:
+    """Return the batch that an option names, by its number or by a moment of log time."""
+    from services import bootstrap
+
+    if text is None or text.isdecimal():
+        return None if text is None else int(text)
+    found = await bootstrap.batch_at(at, moment_ms(option, text), is_last=is_last)
+    if found is None:
+        raise CommandError(f"{option} {text}: the journal has no batch {'before' if is_last else 'since'}")
+    return found
 
 
 def _told(outcome: Outcome) -> str:

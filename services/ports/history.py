@@ -49,6 +49,12 @@ class History(Protocol):
         ``shard`` None: of the lead's. ``last`` None: of all that was committed.
         """
 
+    async def batch_at(self, at_ms: int, *, is_last: bool) -> int | None:
+        """Return the first batch of the lead's journal at a log time or later; None: there is none.
+
+        With ``is_last`` the last one at it or before. Cost: a pass over that journal, without the feeds.
+        """
+
     async def batch_of(self, shard: int, seq: int) -> JournalRow | None:
         """Return the row of the batch that made a decision; None: it is not in the journal.
 

@@ -133,7 +133,8 @@ class WhatIf:
                 reader,
                 oldest=first is None,
             )
-            worlds = [await self._world(start, each) for each in (Change(), change)]
+            worlds = [await self._world(start) for _ in range(2)]
+            is_begun = False
             after = {shard: start.offsets.get((shard, BATCHES, 0), 0) for shard in until}
             total = sum(max(0, until[shard] - after[shard]) for shard in until)
             progress = Progress(checkpoint=start.batch, first=first or start.batch + 1, last=end, total=total)
@@ -143,6 +144,10 @@ class WhatIf:
                 recorded = [decision for p in await self._history.decisions(row.seqs) if (decision := _of(p))]
                 bound.update(each[0] for each in recorded if each[1] == Outcome.BOUND)
                 records = [_as_waiting(each, bound) for each in await tape.take(row)]
+                if not is_begun and (first is None or (row.shard == 0 and row.batch >= first)):
+                    is_begun = True
+                    for world, each in zip(worlds, (Change(), change), strict=True):
+                        world.begin(each, row.log_time_ms)
                 made = [world.plan(row, records) for world in worlds]
                 unlike += _unlike(recorded, made[0])
                 progress.batches_count += 1
@@ -162,36 +167,41 @@ class WhatIf:
                 would=would.figures(),
             )
 
-    async def _world(self, start: Checkpoint, change: Change) -> World:
+    async def _world(self, start: Checkpoint) -> World:
         scratch = self._open(await self._history.state(start))
         leases = [Lease(*each) for each in sorted(start.start.leases.items())]
         await scratch.restart(start.start.leases, start.offsets)
         planner = _planner(start.start, await scratch.load_base())
         planner.take(leases, await scratch.load_part(leases))
-        return World(planner, change)
+        return World(planner)
 
 
 class World:
-    """One planner that holds all shards, and what it comes to."""
+    """One planner that holds all shards, and what it comes to from the begin of the span on."""
 
-    def __init__(self, planner: Planner, change: Change) -> None:
-        self._planner, self._change = planner, change
+    def __init__(self, planner: Planner) -> None:
+        self._planner = planner
+        self._profile: Profile | None = None
+        self._is_begun = False
         self._came_ms: dict[str, int] = {}
         self._waited_ms: list[int] = []
-        self._begun_ms = self._now_ms = 0
-        self._spans_ms = 0
+        self._now_ms = self._spans_ms = 0
         self._used = {name: np.zeros(2) for name in (CPU, MEMORY)}
         self._counts: Counter[str] = Counter()
         self.nodes: dict[str, str] = {}  # by the key of a pod that got one in the span
-        state = planner.scheduler.state
+
+    def begin(self, change: Change, now_ms: int) -> None:
+        """Let the change take effect, and count from now on."""
+        scheduler, self._profile = self._planner.scheduler, change.profile
         if change.profile is not None:
-            for name in list(planner.scheduler.profiles.plans):
+            for name in list(scheduler.profiles.plans):
                 self._put(name, change.profile)
         for spec in change.nodes:
-            shard = partition_for(spec.name.encode(), None, planner.shards_count)
-            planner.scheduler.fold(NodeUpserted(spec), shard)
-        planner.scheduler.fold(Written())  # no batch is to write them
-        self._waiting = {key for key, entry in state.pods.items() if not entry.node}
+            shard = partition_for(spec.name.encode(), None, self._planner.shards_count)
+            scheduler.fold(NodeUpserted(spec), shard)
+        scheduler.fold(Written())  # no batch is to write them
+        self._is_begun, self._now_ms = True, now_ms
+        self._came_ms = {key: now_ms for key, entry in scheduler.state.pods.items() if not entry.node}
 
     def _put(self, name: str, profile: Profile) -> None:
         revised = msgspec.structs.replace(profile, name=name)
@@ -201,13 +211,12 @@ class World:
 
     def plan(self, row: JournalRow, records: Sequence[Record]) -> CommitBatch:
         """Plan a batch, and count."""
-        if self._change.profile is not None:
+        if self._profile is not None:
             records = [each for each in records if not _is_profile(each)]
         if row.renewed or row.start is not None:
             self._planner.renew()
-        if not self._begun_ms:
-            self._begun_ms = self._now_ms = row.log_time_ms
-            self._came_ms.update(dict.fromkeys(self._waiting, row.log_time_ms))
+        if not self._is_begun:
+            return self._planner.plan_batch(records, is_recorded=True, until_ms=row.log_time_ms)
         state = self._planner.scheduler.state
         for record in records:
             if record.topic == PODS_TOPIC and record.key is not None:

@@ -134,6 +134,9 @@ async def test_the_batch_of_a_decision_is_found_and_where_all_journals_were_then
     assert found[4] is not None
     assert (found[4].seqs, found[4].feed) == (other.seqs, other.feed)
     assert [await history.batch_of(*each) for each in ((0, 9), (1, 1), (2, 6), (2, 9), (3, 1))] == [None] * 5
+    assert [await history.batch_at(AT_MS, is_last=last) for last in (False, True)] == [1, 2]
+    assert await history.batch_at(AT_MS + 1, is_last=False) is None
+    assert await history.batch_at(AT_MS - 1, is_last=True) is None
     assert await history.ends(1) == {0: 1}
     assert await history.ends(1, 1) == {0: 1, 1: 1}
     assert await history.ends(2) == {0: 2, 1: 1}

@@ -58,6 +58,16 @@ def test_a_span_ends_where_it_is_told_to() -> None:
         what_if(Change(), 2, 1)
 
 
+def test_a_change_takes_effect_when_the_span_begins() -> None:
+    late = what_if(Change(BUILT_IN_PROFILES["most-allocated"]), 90)
+    whole = what_if(Change(BUILT_IN_PROFILES["most-allocated"]))
+    assert late.batches_count == whole.batches_count, "from the checkpoint before it on"
+    assert 0 < late.moved_count < whole.moved_count
+    assert 0 < late.was.placed_count < whole.was.placed_count
+    assert late.unlike_count == 0
+    assert what_if(Change(), 90).moved_count == 0
+
+
 def test_devices_that_no_waiting_pod_can_use_are_stranded() -> None:
     async def run() -> Compared:
         day = await openb_day(400, 4)

@@ -54,6 +54,13 @@ class MemoryHistory:
                 found[shard] = max(found.get(shard, 0), offset.next_offset)
         return found
 
+    async def batch_at(self, at_ms: int, *, is_last: bool) -> int | None:
+        """See ``History.batch_at``."""
+        times = [(row.batch, row.log_time_ms) for row in self._database.journal.values() if row.shard == 0]
+        if is_last:
+            return max((batch for batch, time_ms in times if time_ms <= at_ms), default=None)
+        return min((batch for batch, time_ms in times if time_ms >= at_ms), default=None)
+
     async def batch_of(self, shard: int, seq: int) -> JournalRow | None:
         """See ``History.batch_of``."""
         for row in self._database.journal.values():

@@ -38,6 +38,8 @@ SELECT shard, max(batch) FROM journal
 WHERE position <= (SELECT max(position) FROM journal WHERE shard = $1 AND batch <= $2)
 GROUP BY shard
 """
+_FIRST_AT = "SELECT min(batch) FROM journal WHERE shard = $1 AND log_time_ms >= $2"
+_LAST_AT = "SELECT max(batch) FROM journal WHERE shard = $1 AND log_time_ms <= $2"
 _BATCH_OF = """
 SELECT shard, batch FROM journal
 WHERE (seqs -> $1 ->> 0)::bigint <= $2 AND (seqs -> $1 ->> 1)::bigint > $2
@@ -119,6 +121,13 @@ class PostgresHistory:
             if last is None:
                 return dict(await connection.fetch(_ENDS, BATCHES))
             return {**dict(await connection.fetch(_ENDS_AT, of, last)), of: last}
+
+    async def batch_at(self, at_ms: int, *, is_last: bool) -> int | None:
+        """See ``History.batch_at``."""
+        async with self._session.use() as connection:
+            asked = _LAST_AT if is_last else _FIRST_AT
+            found: int | None = await connection.fetchval(asked, self._lead, at_ms)
+        return found
 
     async def batch_of(self, shard: int, seq: int) -> JournalRow | None:
         """See ``History.batch_of``."""
