@@ -85,9 +85,7 @@ async def replay(
 
     if profile is None and not nodes and form is ReplayFormat.CSV:
         raise typer.BadParameter("csv is for --profile and --with")
-    for name, text in (("from", since), ("to", until)):
-        if text is not None and not text.isdecimal():
-            check_times(**{name: text})
+    _check_span(since, until)
     change = changed(profile, nodes or []) if profile is not None or nodes else None
     await reach_ledger(settings)
     async with bootstrap.place(settings, join=True) as at:
@@ -98,14 +96,27 @@ async def replay(
             print_compared(compared, form.value)
             return
         outcome = await bootstrap.replay(at, first, last, report)
+    _print(outcome, form)
+    if outcome.difference is not None:
+        raise typer.Exit(1)
+
+
+def _print(outcome: Outcome, form: ReplayFormat) -> None:
     if form is ReplayFormat.JSON:
         import msgspec
 
         echo(msgspec.json.format(msgspec.json.encode(outcome)).decode())
     else:
         out.say(_told(outcome))
-    if outcome.difference is not None:
-        raise typer.Exit(1)
+
+
+def _check_span(since: str | None, until: str | None) -> None:
+    """Refuse what is neither a batch nor a time, before anything is opened."""
+    for name, text in (("from", since), ("to", until)):
+        if text is not None and not text.isdecimal():
+            check_times(**{name: text})
+        elif text is not None and not int(text):
+            raise typer.BadParameter(f"--{name}: batches are numbered from 1")
 
 
 async def _batch(at: Place, option: str, text: str | None, *, is_last: bool) -> int | None:
