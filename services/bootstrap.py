@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from services.ports.outbox import Outbox
     from services.ports.store import Store
     from services.replay.replay import Outcome, Progress
+    from services.replay.verify import Verified
+    from services.replay.what_if import Change, Compared
 
 
 _SWITCH_SECONDS = 0.0005
@@ -402,6 +404,65 @@ async def replay(
     log, history = open_log(at), PostgresHistory(at.dsn)
     try:
         return await Replay(history, log, ScratchLedger, report).run(first, last)
+    finally:
+        await _close(log, history)
+
+
+async def batch_at(at: Place, at_ms: int, *, is_last: bool) -> int | None:
+    """Return a batch by log time; see ``History.batch_at``."""
+    from services.adapters.postgres.history import PostgresHistory
+
+    history = PostgresHistory(at.dsn)
+    try:
+        return await history.batch_at(at_ms, is_last=is_last)
+    finally:
+        await history.aclose()
+
+
+async def what_if(
+    at: Place,
+    change: Change,
+    first: int | None,
+    last: int | None,
+    report: Callable[[Progress], Awaitable[None]],
+) -> Compared:
+    """Plan recorded batches again as they were, and with a change; see ``services/replay/what_if.py``."""
+    from services.adapters.memory.history import ScratchLedger
+    from services.adapters.postgres.history import PostgresHistory
+    from services.replay.what_if import WhatIf
+
+    log, history = open_log(at), PostgresHistory(at.dsn)
+    try:
+        return await WhatIf(history, log, ScratchLedger, report).run(change, first, last)
+    finally:
+        await _close(log, history)
+
+
+async def verify(at: Place, shard: int, seq: int, report: Callable[[Progress], Awaitable[None]]) -> Verified:
+    """Plan the batch of a decision again and compare the decision; see ``services/replay/verify.py``."""
+    from services.adapters.memory.history import ScratchLedger
+    from services.adapters.postgres.history import PostgresHistory
+    from services.replay.verify import Verification
+
+    log, history = open_log(at), PostgresHistory(at.dsn)
+    try:
+        return await Verification(history, log, ScratchLedger, report).run(shard, seq)
+    finally:
+        await _close(log, history)
+
+
+async def case(
+    at: Place, shard: int, seq: int, report: Callable[[Progress], Awaitable[None]]
+) -> dict[str, Any]:
+    """Return a decision as a scenario that `berth plan` answers alike; see ``services/replay/case.py``."""
+    from services.adapters.memory.history import ScratchLedger
+    from services.adapters.postgres.history import PostgresHistory
+    from services.replay.case import Cases
+    from services.replay.verify import Verification
+
+    log, history = open_log(at), PostgresHistory(at.dsn)
+    try:
+        return await Cases(history, Verification(history, log, ScratchLedger, report)).of(shard, seq)
     finally:
         await _close(log, history)
 
