@@ -276,6 +276,7 @@ async def open_app(
     from services.api.auth import Gate
     from services.api.deps import Deps
     from services.api.health import Lookout, watch_database
+    from services.api.live import StreamLimits
     from services.codec.gateway import Appender, Gateway
     from services.forgetting import FORGET_SECONDS, forget_old
     from services.metrics import ApiMetrics, process_registry
@@ -321,7 +322,9 @@ async def open_app(
             beside.append(endless("watching the database", partial(watch_database, store.processes)))
         stack.push_async_callback(ended, beside)
         noted = accesses if local_user is None else None  # who holds the ledger sends no requests
-        yield create_app(Deps(store, log, appender, gate, Gateway(), metrics, lookout, noted, audits), names)
+        streams = StreamLimits(told.api_streams_max, told.api_streams_per_key, told.api_stream_seconds)
+        deps = Deps(store, log, appender, gate, Gateway(), metrics, lookout, noted, audits, streams)
+        yield create_app(deps, names)
 
 
 async def run_worker(

@@ -270,6 +270,21 @@ class Settings:
         "Lists that one API process reads at once, each on a connection of its own; others wait a little.",
         limits.lists_at_once,
     )
+    api_streams_max: int = setting(
+        integer(1, 100_000),
+        "N",
+        "Streams of events that one API process has open at once; each is a connection.",
+        500,
+    )
+    api_streams_per_key: int = setting(
+        integer(1, 100_000), "N", "Streams of events at once of the keys of one name, per API process.", 50
+    )
+    api_stream_seconds: int = setting(
+        integer(1, 86_400),
+        "SECONDS",
+        "How long a stream of events is open; its reader then begins a new one, for which the key counts anew.",
+        900,
+    )
     event_id_hours: int = setting(
         integer(1, 24 * 366),
         "HOURS",

@@ -207,4 +207,9 @@ lists_at_once = 4
 reads_of_key_at_once = 2  # so that one key leaves others their turn
 appends_of_key_at_once = 2  # requests with events that look their ids up or append, for the same reason
 connection_wait_seconds = 1.5
+
+# What the streams of events of one API process hold.
+stream_ring_bytes_max = 32 << 20  # of the latest events, which all streams share
+stream_page_seconds_max = 30  # in which a stream that catches up takes what was read for it
+streams_catching_up_max = 8  # at once; others wait their turn
 assert 0 < reads_of_key_at_once < lists_at_once

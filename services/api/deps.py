@@ -8,6 +8,7 @@ from services.api.accesses import AccessLog
 from services.api.audit import Audits
 from services.api.auth import Gate
 from services.api.health import Lookout
+from services.api.live import USUAL, StreamLimits
 from services.codec.gateway import Appender, Gateway
 from services.metrics import ApiMetrics
 from services.ports.log import Log
@@ -26,3 +27,4 @@ class Deps(NamedTuple):
     lookout: Lookout
     accesses: AccessLog | None = None  # None: only its user reaches the API, who holds the ledger anyway
     audits: Audits | None = None  # None: no ledger that can be audited
+    streams: StreamLimits = USUAL

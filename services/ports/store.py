@@ -22,7 +22,9 @@ from services.ports.ledger import (
     ProfileRow,
 )
 from services.ports.log import Span
+from services.ports.pods import DecisionRow as DecisionRow
 from services.ports.pods import MoveRow
+from services.ports.tail import Tail
 
 Row = TypeVar("Row")
 
@@ -155,17 +157,6 @@ class PlacementSpan(NamedTuple):
     adopted: bool
     bound_at_ms: int
     released_at_ms: int | None
-
-
-class DecisionRow(NamedTuple):
-    """A decision: its record of ``berth.decisions``, and the columns that the record does not have."""
-
-    shard: int
-    seq: int
-    signature: bytes
-    cycle_seq: int
-    recorded_at: datetime.datetime | None
-    payload: bytes
 
 
 class WaitingGroup(NamedTuple):
@@ -421,6 +412,7 @@ class Store(Protocol):
     processes: Processes
     callers: Callers
     bills: Bills
+    tail: Tail
     seen: Collection[str] | None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:

@@ -29,6 +29,7 @@ from services.adapters.memory.pages import (
     spec_bytes,
 )
 from services.adapters.memory.processes import MemoryProcesses
+from services.adapters.memory.tail import MemoryTail
 from services.ports.ledger import (
     ConfigRow,
     DeadLetter,
@@ -57,6 +58,7 @@ from services.ports.store import (
     Rows,
     WaitingGroup,
 )
+from services.ports.tail import Tail
 
 
 def _name_size(row: NominatedPod) -> int:
@@ -71,6 +73,7 @@ class MemoryStore:
         self.processes: Processes = MemoryProcesses(database)
         self.callers: Callers = MemoryCallers(database)
         self.bills: Bills = MemoryBills(database)
+        self.tail: Tail = MemoryTail(database)
         self.seen: Collection[str] | None = None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:

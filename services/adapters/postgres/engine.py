@@ -80,6 +80,7 @@ class Pool(enum.Enum):
     INTAKE = "event ids, and what became of a request's events"
     LOOKUPS = "what is found by its name or id"
     LISTS = "lists"
+    TAIL = "the stream of events"
 
 
 class Engine:
@@ -101,6 +102,7 @@ class Engine:
             Pool.INTAKE: (4, COMMON),
             Pool.LOOKUPS: (4, limited(reading.seconds)),
             Pool.LISTS: (reading.lists_at_once, limited(reading.seconds)),
+            Pool.TAIL: (2, limited(reading.seconds)),
         }
         self._engines = {pool: _pool(dsn, *size) for pool, size in sizes.items()}
 

@@ -41,6 +41,7 @@ from services.adapters.postgres.selects import (
     uid_ahead,
     within,
 )
+from services.adapters.postgres.tail import PostgresTail
 from services.codec.attempts import unpack_attempt
 from services.ports.ledger import ConfigRow, DeadLetter, GroupAttempts, NodeRow, ProfileRow
 from services.ports.log import Span
@@ -61,6 +62,7 @@ from services.ports.store import (
     Rows,
     WaitingGroup,
 )
+from services.ports.tail import Tail
 
 _decode_attempt = msgspec.json.Decoder(Attempt).decode
 _CONFIG = [t.config_objects.c[name] for name in ConfigRow.__struct_fields__]
@@ -80,6 +82,7 @@ class PostgresStore:
         self.processes: Processes = PostgresProcesses(engine)
         self.callers: Callers = PostgresCallers(engine)
         self.bills: Bills = PostgresBills(engine)
+        self.tail: Tail = PostgresTail(engine)
         self.seen: Collection[str] | None = None
 
     async def aclose(self) -> None:
