@@ -282,7 +282,7 @@ class Settings:
     api_stream_seconds: int = setting(
         integer(1, 86_400),
         "SECONDS",
-        "How long a stream of events is open; its reader then begins a new one, for which the key counts anew.",
+        "How long a stream of events is open; its reader then begins a new one, and its key counts anew.",
         900,
     )
     event_id_hours: int = setting(

@@ -62,7 +62,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     failures.install(app)
 
     live, folding = Live(deps.store, deps.streams), Folding(deps.store)
-    app.state.end_streams, read = live.stop, _reading(deps, live, folding)
+    app.state.live, read = live, _reading(deps, live, folding)
     app.include_router(
         stream_routes(deps, live), tags=["events"], dependencies=[_streaming(deps)], responses=_ERRORS
     )

@@ -8,39 +8,15 @@ import asyncpg
 import pytest
 
 from domain.model.decisions import Outcome
-from services.codec.feed import pack_feed
-from services.ports.journal import BATCHES, JournalRow, Owned
-from services.ports.ledger import CommitBatch, Committed, Lease, Ledger
+from services.ports.journal import BATCHES, Owned
+from services.ports.ledger import CommitBatch, Committed, Ledger
 from services.ports.store import Store
 from services.ports.tail import NotKept, Spot, Tail, TailBatch
-from tests.batches import batch_of, changed
-from tests.contract.batches import AT_MS, advance, decision, new_node, record
+from tests.contract.batches import AT_MS, decision, new_node
 from tests.contract.ledgers import SHARDS, Backend, PostgresBackend, start
+from tests.streaming import made
 
 LOOKS_MAX = 20
-
-
-def made(lease: Lease, seqs: range, number: int, **more: Any) -> CommitBatch:
-    """Return batch ``number`` of a shard, which decides one pod per seq."""
-    decisions = more.pop("decisions", None) or [decision(lease, seq, f"p{seq}") for seq in seqs]
-    owned = more.pop("owned", ())
-    batch = batch_of(
-        advances=[advance(lease, seqs.start - 1, seqs.stop - 1)],
-        made=[record(each) for each in decisions],
-        seq_next={lease.shard: seqs.stop},
-        log_time_ms=AT_MS + number * 1000,
-        **more,
-    )
-    row = JournalRow(
-        shard=lease.shard,
-        batch=number,
-        worker="w",
-        owned=owned,
-        log_time_ms=AT_MS + number * 1000,
-        seqs={lease.shard: (seqs.start, seqs.stop)},
-        feed=pack_feed(batch),
-    )
-    return changed(batch, row=row)
 
 
 async def commit(ledger: Ledger, batch: CommitBatch) -> None:
@@ -85,7 +61,8 @@ async def test_batches_come_once_in_the_order_of_positions_with_all_that_they_di
     assert first.position < second.position < third.position == end
     assert [each.row.seq for each in first.decisions] == [1, 2, 3]
     assert [(each.namespace, each.name, each.node) for each in second.decisions] == [("ns", "p1", None)]
-    assert [each.spec.name for each in first.nodes] == ["n1"] and not second.nodes
+    assert [each.spec.name for each in first.nodes] == ["n1"]
+    assert not second.nodes
     assert [(each.shard, each.epoch) for each in first.taken] == [(0, own.epoch)]
     assert first.taken[0].owner, "a lease has the name of its owner"
     assert not third.taken, "a shard that is given up was not taken"

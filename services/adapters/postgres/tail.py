@@ -93,7 +93,6 @@ CROSS JOIN LATERAL (
 """
 
 
-
 class _Seen(NamedTuple):
     """The last position that was seen, and below which id all transactions have to be over to settle it."""
 
