@@ -24,6 +24,7 @@ from services.cli import (
     bill,
     deadletters,
     describe,
+    events,
     explain,
     get,
     keys,
@@ -170,6 +171,7 @@ app.command("trace", rich_help_panel=TRY)(setup.trace)
 app.command("plan", rich_help_panel=TRY)(plan.plan)
 app.command("optimise", rich_help_panel=TRY)(optimise.optimise)
 app.command("get", rich_help_panel=USE)(get.get)
+app.command("events", rich_help_panel=USE)(events.events)
 app.command("describe", rich_help_panel=USE)(describe.describe)
 app.command("explain", rich_help_panel=USE)(explain.explain)
 app.command("bill", rich_help_panel=USE)(bill.bill)

@@ -89,10 +89,10 @@ class Source:
         proxied: bool = False,
         ca: Path | None = None,
     ) -> None:
-        self.in_process = app is not None
+        self.in_process, self.app = app is not None, app
         self._url = url
         authorization = {"Authorization": f"Bearer {key}"} if key else {}
-        self._client = httpx.AsyncClient(
+        self.client = httpx.AsyncClient(
             base_url=url,
             headers={"Content-Type": "application/json"} | authorization,
             timeout=_ANSWER_SECONDS_MAX,
@@ -131,13 +131,13 @@ class Source:
             _ANSWER_SECONDS_MAX if waits else _SILENT_SECONDS, partial(say, notice, err=True)
         )
         try:
-            return await self._client.request(method, target, content=body)
+            return await self.client.request(method, target, content=body)
         finally:
             timer.cancel()
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        await self.client.aclose()
 
 
 def in_process(app: Any) -> Source:

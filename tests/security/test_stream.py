@@ -23,7 +23,7 @@ class Home:
     def __init__(self, house: House, writer: Writer) -> None:
         self.house, self.writer = house, writer
 
-    def stream(self, key: str | None, **params: object) -> StreamClient:
+    def stream(self, key: str | None, **params: str) -> StreamClient:
         """Return a stream that is not open yet."""
         return StreamClient(self.house.app, key, **params)
 
@@ -33,7 +33,7 @@ class Home:
             await client.begun()
             return client.last_id
 
-    async def refused(self, key: str | None, **params: object) -> tuple[int, str]:
+    async def refused(self, key: str | None, **params: str) -> tuple[int, str]:
         """Return with which status and code a stream is refused."""
         async with self.stream(key, **params) as client:
             await client.ended_without_events()
@@ -92,7 +92,7 @@ async def test_who_may_not_read_gets_no_stream(home: Home) -> None:
 
 
 async def test_what_is_no_id_kind_or_parameter_is_refused(home: Home) -> None:
-    wrong: list[dict[str, object]] = [
+    wrong: list[dict[str, str]] = [
         {"after": "x"},
         {"kinds": "pods"},
         {"kind": "decisions"},
