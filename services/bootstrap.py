@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Gauge
 
     from services.adapters.postgres.pruning import Pruned
+    from services.api.live import StreamLimits
     from services.ports.audit import Audit
     from services.ports.cgroups import Cgroups
     from services.ports.ledger import Ledger
@@ -276,7 +277,6 @@ async def open_app(
     from services.api.auth import Gate
     from services.api.deps import Deps
     from services.api.health import Lookout, watch_database
-    from services.api.live import StreamLimits
     from services.codec.gateway import Appender, Gateway
     from services.forgetting import FORGET_SECONDS, forget_old
     from services.metrics import ApiMetrics, process_registry
@@ -322,9 +322,15 @@ async def open_app(
             beside.append(endless("watching the database", partial(watch_database, store.processes)))
         stack.push_async_callback(ended, beside)
         noted = accesses if local_user is None else None  # who holds the ledger sends no requests
-        streams = StreamLimits(told.api_streams_max, told.api_streams_per_key, told.api_stream_seconds)
-        deps = Deps(store, log, appender, gate, Gateway(), metrics, lookout, noted, audits, streams)
-        yield create_app(deps, names)
+        parts = (store, log, appender, gate, Gateway(), metrics, lookout, noted, audits)
+        yield create_app(Deps(*parts, _stream_limits(told)), names)
+
+
+def _stream_limits(settings: Settings) -> StreamLimits:
+    from services.api.live import StreamLimits
+
+    told = settings.api_streams_max, settings.api_streams_per_key, settings.api_stream_seconds
+    return StreamLimits(*told)
 
 
 async def run_worker(

@@ -16,7 +16,8 @@ from domain.model import limits
 from domain.model.errors import BerthError, Unavailable
 from services.api.caller import Caller
 from services.api.failures import ApiError
-from services.api.stream_events import Events, Wanted, events_of
+from services.api.ring import Ring
+from services.api.stream_events import events_of
 from services.api.stream_ids import Place, ledger_mark
 from services.background import begin
 from services.ports.store import Store
@@ -37,13 +38,6 @@ class StreamLimits(NamedTuple):
     heartbeat_seconds: float = HEARTBEAT_SECONDS
 
 
-class Found(NamedTuple):
-    """The next event of a batch that is wanted: its number and bytes; None: there is none, go to the next."""
-
-    event: int
-    frame: bytes | None
-
-
 USUAL = StreamLimits()
 
 
@@ -52,16 +46,14 @@ class Live:
 
     Attributes
     ----------
+    ring : Ring
+        The latest events.
     ledger : bytes or None
         What stands for its name in ids; None: it was not read yet.
-    end : Place
-        Behind the last batch that was read.
-    first, next : int
-        The numbers of the oldest batch of the ring, and of the next one.
-    floor : int
-        The ring has all batches behind this position.
     life : int
         Goes up where the ledger was set back, so that nothing that was read holds any more.
+    catching_up : Semaphore
+        A stream holds it that reads what the ring has not any more.
     is_away : bool
         Whether the ledger did not answer when it was last asked.
     is_stopping : bool
@@ -70,31 +62,20 @@ class Live:
 
     def __init__(self, store: Store, allowed: StreamLimits = USUAL) -> None:
         self._store, self.allowed = store, allowed
-        self._batches: dict[int, Events] = {}
-        self._bytes = self._users = 0
+        self.ring = Ring(allowed.ring_bytes_max)
+        self.catching_up = asyncio.Semaphore(limits.streams_catching_up_max)
+        self._open: Counter[str] = Counter()
+        self._users = 0
         self._reading: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
-        self._open: Counter[str] = Counter()
-        self._catching_up = asyncio.Semaphore(limits.streams_catching_up_max)
         self.ledger: bytes | None = None
-        self.end = Place(b"", 0, 0)
-        self.first = self.next = self.floor = self.life = 0
+        self.life = 0
         self.is_away = self.is_stopping = False
 
     @property
     def tail(self) -> Tail:
         """The journal."""
         return self._store.tail
-
-    @property
-    def held_bytes(self) -> int:
-        """About how many bytes the ring holds."""
-        return self._bytes
-
-    @property
-    def catching_up(self) -> asyncio.Semaphore:
-        """Who reads what the ring has not any more has to hold it."""
-        return self._catching_up
 
     def stop(self) -> None:
         """Let all streams end: this process does."""
@@ -146,37 +127,9 @@ class Live:
         life = self.life
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self.end.position < position and self.life == life and not self.is_stopping:
+                while self.ring.end.position < position and self.life == life and not self.is_stopping:
                     await self.changed()
-        return self.end.position >= position
-
-    def number_behind(self, position: int) -> int:
-        """Return the number of the first batch behind a position that is not below ``floor``."""
-        low, high = self.first, self.next
-        while low < high:
-            middle = (low + high) // 2
-            if self._batches[middle].end.position > position:
-                high = middle
-            else:
-                low = middle + 1
-        return low
-
-    def has(self, place: Place) -> bool:
-        """Return whether the ring, or its end, knows this very batch."""
-        if place.position == self.end.position:
-            return place.check == self.end.check
-        number = self.number_behind(place.position - 1)
-        kept = self._batches.get(number)
-        return kept is not None and (kept.end.position, kept.end.check) == (place.position, place.check)
-
-    def end_of(self, number: int) -> Place:
-        """Return the place behind a batch of the ring."""
-        return self._batches[number].end
-
-    def find(self, number: int, event: int, wanted: Wanted) -> Found | None:
-        """Return the next event of a batch from a number on; None: the ring has dropped the batch."""
-        kept = self._batches.get(number)
-        return None if kept is None else find(kept, event, wanted)
+        return self.ring.end.position >= position
 
     # ------------------------------------------------------------------------------------------ the reader
 
@@ -193,7 +146,7 @@ class Live:
         self._forget()
 
     async def _step(self) -> None:
-        look = await self.tail.look(self.end.position)
+        look = await self.tail.look(self.ring.end.position)
         if self.ledger is None:
             if look.position is None:
                 return
@@ -201,53 +154,31 @@ class Live:
             if again.ledger != look.ledger or (again.check is None and look.position):
                 return
             self.ledger = ledger_mark(look.ledger)
-            self.end = Place(self.ledger, look.position, again.check or 0)
-            self.floor = look.position
+            self.ring.begin(Place(self.ledger, look.position, again.check or 0))
             self._wake()
             return
-        if ledger_mark(look.ledger) != self.ledger or (look.check or 0) != self.end.check:
+        if ledger_mark(look.ledger) != self.ledger or (look.check or 0) != self.ring.end.check:
             self._lose()
             return
-        while look.position is not None and self.end.position < look.position:
-            batches = await self.tail.read(self.end.position, look.position)
+        while look.position is not None and self.ring.end.position < look.position:
+            batches = await self.tail.read(self.ring.end.position, look.position)
             if not batches:
                 return
             for batch in batches:
-                self._add(events_of(batch, self.ledger))
+                self.ring.add(events_of(batch, self.ledger))
             self._wake()
             await asyncio.sleep(0)
-
-    def _add(self, events: Events) -> None:
-        self._batches[self.next] = events
-        self.next += 1
-        self.end = events.end
-        self._bytes += events.size_bytes
-        while self._bytes > self.allowed.ring_bytes_max and self.first < self.next - 1:
-            dropped = self._batches.pop(self.first)
-            self.first += 1
-            self.floor = dropped.end.position
-            self._bytes -= dropped.size_bytes
 
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
     def _forget(self) -> None:
-        self._batches.clear()
-        self.ledger, self.end, self._bytes = None, Place(b"", 0, 0), 0
-        self.first = self.next
+        self.ledger = None
+        self.ring.begin(Place(b"", 0, 0))
 
     def _lose(self) -> None:
         """Forget a ledger that has not what was read of it."""
         self._forget()
         self.life += 1
         self._wake()
-
-
-def find(events: Events, event: int, wanted: Wanted) -> Found:
-    """Return the next event of a batch from a number on that is wanted."""
-    for at in range(event, len(events.events)):
-        told = events.events[at]
-        if told.is_wanted(wanted):
-            return Found(at, told.frame(sees_all=wanted.seen is None))
-    return Found(len(events.events), None)

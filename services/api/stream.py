@@ -17,7 +17,8 @@ from domain.model.limits import stream_page_seconds_max
 from services.api.answers import Error, ErrorBody, ErrorDetail
 from services.api.caller import Caller
 from services.api.failures import ApiError
-from services.api.live import Live, find
+from services.api.live import Live
+from services.api.ring import find
 from services.api.stream_events import Wanted, events_of
 from services.api.stream_ids import WHOLE, Place, id_of
 from services.ports.tail import NotKept
@@ -63,7 +64,7 @@ class EventStream(Response):
 
 async def begins_at(live: Live, asked: Asked) -> Place:
     """Return behind which place a stream begins; raise ``ApiError`` where it cannot begin there."""
-    now = live.end
+    now = live.ring.end
     if asked.after is not None:
         await check_place(live, asked.after)
         return asked.after
@@ -83,7 +84,7 @@ async def check_place(live: Live, place: Place) -> None:
         raise _another(live)
     if not await live.reached(place.position, AHEAD_SECONDS_MAX):
         raise _another(live)
-    if place.position >= live.floor and live.has(place):
+    if place.position >= live.ring.floor and live.ring.has(place):
         return
     spot = await live.tail.spot(place.position)
     if spot.check is not None and spot.check != place.check:
@@ -102,11 +103,11 @@ def _not_kept(live: Live, told: str) -> ApiError:
 
 
 def _remedy(live: Live) -> str:
-    return f"read the state (/v1/pods, /v1/nodes, /v1/pending), then go on from the id {id_of(live.end)}"
+    return f"read the state (/v1/pods, /v1/nodes, /v1/pending), then go on from the id {id_of(live.ring.end)}"
 
 
 def _now(live: Live) -> Sequence[ErrorDetail]:
-    return [ErrorDetail(path="id", message=id_of(live.end))]
+    return [ErrorDetail(path="id", message=id_of(live.ring.end))]
 
 
 class Reading:
@@ -128,7 +129,7 @@ class Reading:
         """Yield what is sent: events, heartbeats with the place so far, and why the stream ends."""
         yield b"retry: 1000\n" + self._mark("begins")
         while not self._is_over():
-            part = self._from_ledger() if self._after < self._live.floor else self._from_ring()
+            part = self._from_ledger() if self._after < self._live.ring.floor else self._from_ring()
             async with contextlib.aclosing(part) as frames:
                 async for frame in frames:
                     yield frame
@@ -136,18 +137,18 @@ class Reading:
         yield _ending(*self._why)
 
     async def _from_ring(self) -> AsyncGenerator[bytes]:
-        number, event = self._live.number_behind(self._after), _next_event(self._place)
+        number, event = self._live.ring.number_behind(self._after), _next_event(self._place)
         sent_count = 0
         while not self._is_over():
-            if number == self._live.next:
+            if number == self._live.ring.next:
                 if not await self._changes():
                     yield self._mark("the ledger does not answer" if self._live.is_away else "heartbeat")
                 continue
-            found = self._live.find(number, event, self._wanted)
+            found = self._live.ring.find(number, event, self._wanted)
             if found is None:
                 self._why = "slow-reader", _SLOW
             elif found.frame is None:
-                self._place = self._live.end_of(number)
+                self._place = self._live.ring.end_of(number)
                 number, event = number + 1, 0
             else:
                 event, frame = found.event + 1, found.frame
@@ -179,7 +180,7 @@ class Reading:
 
     async def _page(self) -> AsyncGenerator[bytes]:
         live, tail = self._live, self._live.tail
-        until, floor = time.monotonic() + stream_page_seconds_max, live.floor
+        until, floor = time.monotonic() + stream_page_seconds_max, live.ring.floor
         batches = await tail.read(self._after, floor)
         if not (await tail.spot(self._after)).is_kept_behind:
             raise NotKept("what follows was pruned by now; read the state, and begin a new stream")

@@ -32,6 +32,9 @@ LISTENING = (
     "api_requests_per_key",
     "api_read_seconds",
     "api_lists_at_once",
+    "api_streams_max",
+    "api_streams_per_key",
+    "api_stream_seconds",
     "event_id_hours",
     "access_log_days",
 )
