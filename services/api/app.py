@@ -25,6 +25,7 @@ from services.api.deps import Deps
 from services.api.disconnect import CancelOnDisconnect
 from services.api.failures import ApiError, json_answer
 from services.api.gangs import gang_routes
+from services.api.history_routes import history_routes
 from services.api.ingest import ingest_routes
 from services.api.key_routes import key_routes
 from services.api.live import Live
@@ -77,7 +78,15 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     )
     app.include_router(object_routes(deps), tags=["state"], dependencies=[read], responses=_ERRORS)
     app.include_router(decision_routes(deps), tags=["decisions"], dependencies=[read], responses=_ERRORS)
-    reading = (state_routes, nomination_routes, gang_routes, worker_routes, action_routes, replicas_routes)
+    reading = (
+        history_routes,
+        state_routes,
+        nomination_routes,
+        gang_routes,
+        worker_routes,
+        action_routes,
+        replicas_routes,
+    )
     for routes in reading:
         app.include_router(routes(deps), tags=["decisions"], dependencies=[read], responses=_ERRORS)
     app.include_router(profile_routes(deps), tags=["profiles"], dependencies=[read], responses=_ERRORS)

@@ -8,7 +8,7 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from services.api import answers, answers_audit, answers_decisions, answers_live
+from services.api import answers, answers_audit, answers_decisions, answers_live, answers_past
 
 _REF = "#/components/schemas/{name}"
 
@@ -27,12 +27,8 @@ def openapi(app: FastAPI) -> dict[str, Any]:
         found = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes
         )
-        everything = {
-            **vars(answers),
-            **vars(answers_audit),
-            **vars(answers_decisions),
-            **vars(answers_live),
-        }.values()
+        modules = (answers, answers_audit, answers_decisions, answers_live, answers_past)
+        everything = {name: each for module in modules for name, each in vars(module).items()}.values()
         named = [each for each in everything if _is_answer(each)]
         schemas = msgspec.json.schema_components(named, ref_template=_REF)[1]
         found.setdefault("components", {})["schemas"] = schemas

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 
 from domain.model.decisions import Outcome
+from domain.model.nodes import NodeSpec
 from services.api.answers import Taint
 from services.api.answers_live import NodeChange, ShardChange
 from services.api.explanation import decision_of
@@ -129,21 +130,27 @@ def _shard(batch: TailBatch, taken: ShardTaken) -> Callable[[Place], Told]:
     return lambda place: Told("shards", place, batch.log_time_ms, encode)
 
 
+def node_change(spec: NodeSpec, *, deleted: bool, at_ms: int, sent_by: str | None) -> NodeChange:
+    """Return a spec that a node got, as the API shows it."""
+    return NodeChange(
+        name=spec.name,
+        deleted=deleted,
+        ready=spec.ready,
+        unschedulable=spec.unschedulable,
+        labels=spec.labels,
+        taints=[Taint(key=each.key, value=each.value, effect=each.effect) for each in spec.taints],
+        allocatable=quantities(spec.allocatable),
+        spec_changed_at=instant(at_ms),
+        spec_sent_by=sent_by,
+    )
+
+
 def _node(batch: TailBatch, fed: NodeFed) -> Callable[[Place], Told]:
     spec = fed.spec
 
     def encode(sees_all: bool) -> bytes:
-        change = NodeChange(
-            name=spec.name,
-            deleted=fed.deleted,
-            ready=spec.ready,
-            unschedulable=spec.unschedulable,
-            labels=spec.labels,
-            taints=[Taint(key=each.key, value=each.value, effect=each.effect) for each in spec.taints],
-            allocatable=quantities(spec.allocatable),
-            spec_changed_at=instant(batch.log_time_ms),
-            spec_sent_by=fed.sent_by if sees_all else None,
-        )
+        sent_by = fed.sent_by if sees_all else None
+        change = node_change(spec, deleted=fed.deleted, at_ms=batch.log_time_ms, sent_by=sent_by)
         return msgspec.json.encode(change)
 
     return lambda place: Told("nodes", place, batch.log_time_ms, encode, node=spec.name)

@@ -20,11 +20,21 @@ from services.times import moment_ms
 _KINDS_MAX = 100
 _ID_MAX = 100
 
+_EVENT: dict[str, Any] = {
+    "type": "object",
+    "title": "An event of the stream",
+    "properties": {
+        "id": {"type": "string", "description": "Go on behind it by `after` or the header Last-Event-ID"},
+        "event": {"enum": [*KINDS, "end"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+    "required": ["event", "data"],
+}
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Server-sent events: of each an id, the kind as `event`, and an object as `data`: a "
         "Decision, a NodeChange or a ShardChange; at last one of the kind `end`, with an Error that says why",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {"text/event-stream": {"schema": _EVENT}},
     }
 }
 
@@ -44,6 +54,7 @@ def stream_routes(deps: Deps, live: Live) -> APIRouter:
 
     @router.get(
         "/v1/events",
+        status_code=200,
         response_class=EventStream,
         responses=_STREAM,
         summary="Stream what is decided and what changes, as server-sent events",

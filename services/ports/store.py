@@ -11,9 +11,9 @@ from domain.model.hosting import ReplicasSaid
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.ports.access import Access, AccessFilter, Place
+from services.ports.actions import ActionState as ActionState
 from services.ports.bills import BillBy, BillFilter, BillSums
 from services.ports.ledger import (
-    ActionRow,
     ConfigRow,
     DeadLetter,
     Figures,
@@ -22,6 +22,7 @@ from services.ports.ledger import (
     ProfileRow,
 )
 from services.ports.log import Span
+from services.ports.past import Past
 from services.ports.pods import DecisionRow as DecisionRow
 from services.ports.pods import MoveRow
 from services.ports.tail import Tail
@@ -294,13 +295,6 @@ class KeyRow(NamedTuple):
     revoked_at: datetime.datetime | None
 
 
-class ActionState(NamedTuple):
-    """What an agent did, and its number: of two, the later one was written later."""
-
-    number: int
-    row: ActionRow
-
-
 class Processes(Protocol):
     """Reads of what the processes around the ledger do, and the agents on nodes."""
 
@@ -413,6 +407,7 @@ class Store(Protocol):
     callers: Callers
     bills: Bills
     tail: Tail
+    past: Past
     seen: Collection[str] | None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable, Sequence, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -118,6 +118,16 @@ class PlacementRow:
     orphaned: bool = False
 
 
+class SpecTold(NamedTuple):
+    """A spec that a node got: at which log time, when it was written, and who sent it."""
+
+    spec: NodeSpec
+    deleted: bool
+    at_ms: int
+    recorded_ms: int
+    sent_by: str | None
+
+
 class MemoryDatabase:
     """All tables, public for auditors; ``apply`` is the only way in which batches change them.
 
@@ -140,6 +150,7 @@ class MemoryDatabase:
         self.log_faults: list[LogFault] = []
         self.nodes: dict[int, NodeRow] = {}
         self.node_specs: dict[tuple[int, int], NodeSpec] = {}  # (node id, version)
+        self.specs_told: dict[tuple[int, int], SpecTold] = {}  # likewise
         self.node_versions: dict[int, list[int]] = {}  # of each node after each commit that changed it
         self.nodes_held: set[int] = set()  # nodes that another transaction is changing: claims on them lose
         self.spec_changes: dict[int, tuple[int, str | None]] = {}  # node id -> log time, who sent it
@@ -246,7 +257,8 @@ class MemoryDatabase:
         self.inbox.handed.clear()
         self.hosted.scales.clear()
         self._opening_seqs.clear()
-        for table in (self.attempts, self.journal, self.node_specs, self.node_versions, self.group_attempts):
+        gone = (self.attempts, self.journal, self.node_specs, self.node_versions, self.group_attempts)
+        for table in (*gone, self.specs_told):
             table.clear()
         for shard in self.shards:
             self.decisions[shard].clear()
@@ -330,6 +342,8 @@ class MemoryDatabase:
         if fact.spec is not None:
             self.spec_changes[fact.id] = at_ms, fact.sent_by
             self.node_specs[fact.id, row.version] = fact.spec
+            told = (fact.spec, fact.deleted, at_ms, self.now_ms(), fact.sent_by)
+            self.specs_told[fact.id, row.version] = SpecTold(*told)
 
     def _open(self, uid: str, shards: Sequence[int]) -> tuple[str, int] | None:
         """Return the key of a pod's open placement, in one of the writer's shards."""

@@ -28,6 +28,7 @@ from services.adapters.memory.pages import (
     payload_bytes,
     spec_bytes,
 )
+from services.adapters.memory.past import MemoryPast
 from services.adapters.memory.processes import MemoryProcesses
 from services.adapters.memory.tail import MemoryTail
 from services.ports.ledger import (
@@ -40,6 +41,7 @@ from services.ports.ledger import (
     ProfileRow,
 )
 from services.ports.log import PODS_TOPIC, Span
+from services.ports.past import Past
 from services.ports.store import (
     EXAMPLES_MAX,
     Bills,
@@ -74,6 +76,7 @@ class MemoryStore:
         self.callers: Callers = MemoryCallers(database)
         self.bills: Bills = MemoryBills(database)
         self.tail: Tail = MemoryTail(database)
+        self.past: Past = MemoryPast(database)
         self.seen: Collection[str] | None = None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:

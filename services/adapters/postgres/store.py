@@ -20,6 +20,7 @@ from services.adapters.postgres.access import PostgresCallers
 from services.adapters.postgres.bills import PostgresBills
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.gangs import page_of_gangs
+from services.adapters.postgres.past import PostgresPast
 from services.adapters.postgres.processes import PostgresProcesses
 from services.adapters.postgres.rows import ResourceIds
 from services.adapters.postgres.selects import (
@@ -45,6 +46,7 @@ from services.adapters.postgres.tail import PostgresTail
 from services.codec.attempts import unpack_attempt
 from services.ports.ledger import ConfigRow, DeadLetter, GroupAttempts, NodeRow, ProfileRow
 from services.ports.log import Span
+from services.ports.past import Past
 from services.ports.store import (
     Bills,
     Callers,
@@ -83,6 +85,7 @@ class PostgresStore:
         self.callers: Callers = PostgresCallers(engine)
         self.bills: Bills = PostgresBills(engine)
         self.tail: Tail = PostgresTail(engine)
+        self.past: Past = PostgresPast(engine)
         self.seen: Collection[str] | None = None
 
     async def aclose(self) -> None:
