@@ -212,7 +212,11 @@ async def _room_on(store: Store, node: str, window: Window) -> list[HistoryEntry
         for each in await store.past.on_node(node, store.seen, window)
         if decision_of(each.row, store.seen).outcome is Outcome.RELEASED
     ]
-    specs = [_specified(each, store) for each in await store.past.specs(node, window)]
+    specs = [
+        _specified(each, store)
+        for each in await store.past.specs(node, window)
+        if not (each.deleted or each.spec.unschedulable)
+    ]
     return [each.entry for each in sorted([*left, *specs], key=lambda each: each.place)]
 
 

@@ -22,6 +22,7 @@ from services.adapters.postgres.connections import (
     answering,
     connect,
     limited,
+    looking_up,
 )
 from services.ports.store import Rows
 
@@ -102,7 +103,7 @@ class Engine:
             Pool.INTAKE: (4, COMMON),
             Pool.LOOKUPS: (4, limited(reading.seconds)),
             Pool.LISTS: (reading.lists_at_once, limited(reading.seconds)),
-            Pool.TAIL: (2, limited(reading.seconds)),
+            Pool.TAIL: (2, looking_up(limited(reading.seconds))),
         }
         self._engines = {pool: _pool(dsn, *size) for pool, size in sizes.items()}
 

@@ -212,7 +212,7 @@ class PostgresTail:
         return position
 
     async def _rows(self, statement: str, **values: Any) -> Sequence[sa.Row[Any]]:
-        given = [sa.bindparam(name, value, _type_of(value)) for name, value in values.items()]
+        given = [sa.bindparam(name, value, type_of(value)) for name, value in values.items()]
         return await self._engine.rows(sa.text(statement).bindparams(*given), Pool.TAIL)
 
 
@@ -224,7 +224,8 @@ def _owned(value: Any) -> list[Owned]:
     return msgspec.convert(value, list[Owned], strict=False)
 
 
-def _type_of(value: Any) -> Any:
+def type_of(value: Any) -> Any:
+    """Return the type of a number, or of an array of them, as it is bound."""
     return sa.ARRAY(sa.BigInteger) if isinstance(value, list) else sa.BigInteger()
 
 
