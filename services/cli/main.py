@@ -27,6 +27,7 @@ from services.cli import (
     events,
     explain,
     get,
+    history,
     keys,
     optimise,
     plan,
@@ -174,6 +175,7 @@ app.command("get", rich_help_panel=USE)(get.get)
 app.command("events", rich_help_panel=USE)(events.events)
 app.command("describe", rich_help_panel=USE)(describe.describe)
 app.command("explain", rich_help_panel=USE)(explain.explain)
+app.command("history", rich_help_panel=USE)(history.history)
 app.command("bill", rich_help_panel=USE)(bill.bill)
 app.command("accesses", rich_help_panel=USE)(accesses.accesses)
 app.command("apply", cls=apply.WaitCommand, rich_help_panel=USE)(apply.apply)

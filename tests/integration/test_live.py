@@ -81,3 +81,22 @@ def test_watching_prints_what_comes_by_the_stream(server_dir: Path) -> None:
         finally:
             watching.kill()
             watching.communicate()
+
+
+def test_a_history_is_told_on_the_command_line(server_dir: Path) -> None:
+    with up(server_dir):
+        berth(server_dir, "apply", "-f", str(EXAMPLES / "cluster.yaml"), "--wait")
+        for kind, name, said in (
+            ("pod", "web-0", "bound"),
+            ("pod", "default/large", "attempt"),
+            ("node", "node-a", "spec"),
+            ("shard", "0", "owner"),
+        ):
+            done = berth(server_dir, "history", kind, name)
+            assert done.returncode == 0, done.stderr
+            assert said in done.stdout, done.stdout
+            pages = berth(server_dir, "history", kind, name, "--newest", "-o", "json")
+            assert json.loads(pages.stdout)["items"], pages.stderr
+        assert "Why now:" in berth(server_dir, "history", "pod", "web-0").stdout
+        assert "is not known here" in berth(server_dir, "history", "node", "none").stderr
+        assert "has no history" in berth(server_dir, "history", "gang", "x").stderr

@@ -52,8 +52,8 @@ def limited(seconds: int) -> Limits:
     return Limits({**_COMMON, "statement_timeout": f"{seconds}s"}, answer_seconds=seconds + 5)
 
 
-# For statements that are written as: for each element of an array, one index look-up. Their plans are prepared
-# once, often while the tables are still empty, when the planner would prefer to scan.
+# For statements that are written as: for each element of an array, one index look-up. Their plans are
+# prepared once, often while the tables are still empty, when the planner would prefer to scan.
 _LOOKING_UP = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
 
 
