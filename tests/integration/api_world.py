@@ -51,7 +51,7 @@ async def fresh_database(server: str, *, migrated: bool = False) -> AsyncIterato
 @contextlib.asynccontextmanager
 async def client_of(place: Place, **how: bool | str) -> AsyncIterator[Client]:
     """Open a client of the API; ``how`` as ``bootstrap.open_app``."""
-    told: dict[str, Any] = {"keys_required": False, **how}
+    told: dict[str, Any] = {"keys_required": False, "settings": Settings(api_stream_seconds=1), **how}
     async with bootstrap.open_app(place, **told) as app:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with Client(transport=transport, base_url="http://berth") as client:
