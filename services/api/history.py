@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
+import msgspec
+
 from domain.model.decisions import Outcome
+from domain.model.limits import page_bytes_max
 from services.api.answers_decisions import Decision, RefusedAttempts
 from services.api.answers_past import HistoryEntry, HistoryPage, JournalSpan, WhyNow
 from services.api.attempts import show_attempts
@@ -26,7 +29,7 @@ from services.ports.past import (
     recorded_at,
     recorded_us,
 )
-from services.ports.store import OwnerFilter, Store
+from services.ports.store import OwnerFilter, Rows, Store
 from services.times import moment_ms
 
 PLACEMENTS_MAX = 20
@@ -62,20 +65,36 @@ class Asked(NamedTuple):
 
     @property
     def window(self) -> Window:
-        """The same for a source, with one entry more: whether others follow."""
-        return Window(self.limit + 1, self.after, self.newest_first)
+        """The same for a source."""
+        return Window(self.limit, self.after, self.newest_first)
 
 
-def _page(of: str, found: Iterable[Placed], asked: Asked) -> HistoryPage:
+def _page(of: str, found: Iterable[Placed], asked: Asked, *cut: Rows[Any]) -> HistoryPage:
+    """Merge entries of all sources; of those in ``cut`` others may follow, so nothing behind their last ones.
+
+    The page ends with the entry that reaches ``page_bytes_max``, too.
+    """
     window = asked.window
     rows = sorted(
         (each for each in found if in_window(each.place, window)),
         key=lambda each: each.place,
         reverse=asked.newest_first,
     )
-    shown = rows[: asked.limit]
-    place = shown[-1].place if len(rows) > asked.limit else None
-    following = None if place is None else cursor(*map(int, place))
+    more = False
+    for source in cut:
+        if source.more:
+            last: PastPlace = source[-1].place
+            rows = [each for each in rows if each.place == last or (each.place > last) == asked.newest_first]
+            more = True
+    shown: list[Placed] = []
+    held_bytes = 0
+    for each in rows[: asked.limit]:
+        if held_bytes >= page_bytes_max:
+            break
+        shown.append(each)
+        held_bytes += len(msgspec.json.encode(each.entry))
+    more = more or len(shown) < len(rows)
+    following = cursor(*map(int, shown[-1].place)) if more and shown else None
     return HistoryPage(of=of, items=[each.entry for each in shown], next=following)
 
 
@@ -158,12 +177,14 @@ async def of_pod(store: Store, namespace: str, name: str, asked: Asked) -> Histo
     attempts = await show_attempts(store, namespace, name, None, sees_all=store.seen is None)
     if attempts is None:
         return None
-    found = [_decided(each, store) for each in await past.of_pod(namespace, name, store.seen, asked.window)]
+    decisions = await past.of_pod(namespace, name, store.seen, asked.window)
+    found = [_decided(each, store) for each in decisions]
     found += [_refused(number, each) for number, each in enumerate(attempts.items)]
     spans = await store.pod_placements(namespace, name, PLACEMENTS_MAX)
     nodes = sorted({span.node for span in spans})
-    actions = await past.actions(nodes, key, store.seen, asked.window) if nodes else []
-    page = _page(f"pod {key}", [*found, *(_acted(each, store) for each in actions)], asked)
+    actions = await past.actions(nodes, key, store.seen, asked.window) if nodes else Rows[PastAction]()
+    found += [_acted(each, store) for each in actions]
+    page = _page(f"pod {key}", found, asked, decisions, actions)
     if asked.after is None:
         page.why_now = await _why_now(store, namespace, name, attempts.items)
     return page
@@ -245,10 +266,13 @@ async def of_node(store: Store, name: str, asked: Asked) -> HistoryPage | None:
     if await store.node(name) is None:
         return None
     past = store.past
-    found = [_decided(each, store) for each in await past.on_node(name, store.seen, asked.window)]
-    found += [_specified(each, store) for each in await past.specs(name, asked.window)]
-    found += [_acted(each, store) for each in await past.actions([name], None, store.seen, asked.window)]
-    return _page(f"node {name}", found, asked)
+    decisions = await past.on_node(name, store.seen, asked.window)
+    specs = await past.specs(name, asked.window)
+    actions = await past.actions([name], None, store.seen, asked.window)
+    found = [_decided(each, store) for each in decisions]
+    found += [_specified(each, store) for each in specs]
+    found += [_acted(each, store) for each in actions]
+    return _page(f"node {name}", found, asked, decisions, specs, actions)
 
 
 async def of_shard(store: Store, shard: int, asked: Asked) -> HistoryPage | None:

@@ -24,7 +24,7 @@ from services.api.stream_ids import WHOLE, Place, id_of
 from services.ports.tail import NotKept
 
 AHEAD_SECONDS_MAX = 2.0
-"""How long a ledger may lack what an id of another API process says, as a replica of it may for a moment."""
+"""How long this process may be behind an id that another API process gave: each looks at its own time."""
 
 _AT_ONCE = 50
 """Events between two turns of the others."""

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from domain.model.nodes import NodeSpec
 from services.ports.actions import ActionState
 from services.ports.pods import DecisionRow
+from services.ports.rows import Rows
 
 
 class Rank(enum.IntEnum):
@@ -98,24 +99,25 @@ class JournalKept(NamedTuple):
 
 
 class Past(Protocol):
-    """Reads what happened to one object, whatever shards or workers it was that said it."""
+    """Reads what happened to one object, whatever shards or workers it was that said it.
+
+    A page ends with the row that reaches ``page_bytes_max``, too.
+    """
 
     async def of_pod(
         self, namespace: str, name: str, seen: Collection[str] | None, window: Window
-    ) -> Sequence[PastDecision]:
+    ) -> Rows[PastDecision]:
         """Return the decisions about pods of this name; ``seen`` as in ``Store.seen_by``."""
 
-    async def on_node(
-        self, node: str, seen: Collection[str] | None, window: Window
-    ) -> Sequence[PastDecision]:
+    async def on_node(self, node: str, seen: Collection[str] | None, window: Window) -> Rows[PastDecision]:
         """Return the decisions that name a node."""
 
-    async def specs(self, node: str, window: Window) -> Sequence[PastSpec]:
+    async def specs(self, node: str, window: Window) -> Rows[PastSpec]:
         """Return the specs that a node had."""
 
     async def actions(
         self, nodes: Sequence[str], pod: str | None, seen: Collection[str] | None, window: Window
-    ) -> Sequence[PastAction]:
+    ) -> Rows[PastAction]:
         """Return what the agents of nodes did, to one pod (``namespace/name``) or all that is seen."""
 
     async def faults(self, shard: int) -> Sequence[PastFault]:

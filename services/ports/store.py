@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, Self
 
 from domain.model.decisions import Attempt
 from domain.model.hosting import ReplicasSaid
@@ -25,24 +25,12 @@ from services.ports.log import Span
 from services.ports.past import Past
 from services.ports.pods import DecisionRow as DecisionRow
 from services.ports.pods import MoveRow
+from services.ports.rows import Row as Row
+from services.ports.rows import Rows as Rows
 from services.ports.tail import Tail
-
-Row = TypeVar("Row")
 
 EXAMPLES_MAX = 3
 """Pods that a waiting group names."""
-
-
-class Rows(list[Row]):
-    """The rows of a page; ``more`` says whether others follow them.
-
-    ``reached`` is where a search for rare rows stopped, "" where it looked at all: others may follow that.
-    """
-
-    def __init__(self, rows: Iterable[Row] = (), *, more: bool = False, reached: str = "") -> None:
-        super().__init__(rows)
-        self.more = more
-        self.reached = reached
 
 
 class DecisionFilter(NamedTuple):

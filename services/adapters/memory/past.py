@@ -8,6 +8,7 @@ from typing import TypeVar
 from domain.model.decisions import Decision, Outcome
 from services.adapters.memory.access import moment
 from services.adapters.memory.database import MemoryDatabase
+from services.adapters.memory.pages import page
 from services.ports.journal import BATCHES
 from services.ports.past import (
     JournalKept,
@@ -21,6 +22,7 @@ from services.ports.past import (
     in_window,
 )
 from services.ports.pods import DecisionRow
+from services.ports.rows import Rows
 
 T = TypeVar("T", PastAction, PastDecision, PastSpec)
 
@@ -33,19 +35,17 @@ class MemoryPast:
 
     async def of_pod(
         self, namespace: str, name: str, seen: Collection[str] | None, window: Window
-    ) -> Sequence[PastDecision]:
+    ) -> Rows[PastDecision]:
         """See ``Past.of_pod``."""
         return self._decisions(lambda made: (made.namespace, made.name) == (namespace, name), seen, window)
 
-    async def on_node(
-        self, node: str, seen: Collection[str] | None, window: Window
-    ) -> Sequence[PastDecision]:
+    async def on_node(self, node: str, seen: Collection[str] | None, window: Window) -> Rows[PastDecision]:
         """See ``Past.on_node``."""
         return self._decisions(lambda made: made.node == node, seen, window)
 
     def _decisions(
         self, keep: Callable[[Decision], bool], seen: Collection[str] | None, window: Window
-    ) -> Sequence[PastDecision]:
+    ) -> Rows[PastDecision]:
         found = []
         for shard, rows in self._database.decisions.items():
             for (made, payload), at_ms in zip(rows, self._database.recorded_ms[shard], strict=True):
@@ -55,9 +55,9 @@ class MemoryPast:
                 is_last = made.outcome is Outcome.EVICTED
                 place = (made.decided_at_ms, at_ms * 1000, Rank.DECISION, is_last, made.seq, shard)
                 found.append(PastDecision(PastPlace(*place), row))
-        return _page(found, window)
+        return _page(found, window, lambda each: len(each.row.payload))
 
-    async def specs(self, node: str, window: Window) -> Sequence[PastSpec]:
+    async def specs(self, node: str, window: Window) -> Rows[PastSpec]:
         """See ``Past.specs``."""
         number = next((row.id for row in self._database.nodes.values() if row.name == node), None)
         told = sorted(
@@ -78,7 +78,7 @@ class MemoryPast:
 
     async def actions(
         self, nodes: Sequence[str], pod: str | None, seen: Collection[str] | None, window: Window
-    ) -> Sequence[PastAction]:
+    ) -> Rows[PastAction]:
         """See ``Past.actions``."""
         states = self._database.measured.latest(None, seen, None)
         found = [
@@ -114,6 +114,7 @@ class MemoryPast:
         return JournalKept(batches[0], last, last - batches[0] + 1 - len(batches))
 
 
-def _page(found: Iterable[T], window: Window) -> list[T]:
+def _page(found: Iterable[T], window: Window, size: Callable[[T], int] = lambda _: 0) -> Rows[T]:
     rows = [each for each in found if in_window(each.place, window)]
-    return sorted(rows, key=lambda each: each.place, reverse=window.newest_first)[: window.limit]
+    ordered = sorted(rows, key=lambda each: each.place, reverse=window.newest_first)
+    return page(ordered, window.limit, size)

@@ -27,6 +27,7 @@ from services.ports.past import (
     recorded_us,
 )
 from services.ports.pods import DecisionRow
+from services.ports.rows import Rows
 
 
 class PostgresPast:
@@ -37,29 +38,29 @@ class PostgresPast:
 
     async def of_pod(
         self, namespace: str, name: str, seen: Collection[str] | None, window: Window
-    ) -> Sequence[PastDecision]:
+    ) -> Rows[PastDecision]:
         """See ``Past.of_pod``: read along the index by name, and sorted."""
         d = t.decisions.c
         return await self._decisions([d.namespace == namespace, d.name == name], seen, window)
 
-    async def on_node(
-        self, node: str, seen: Collection[str] | None, window: Window
-    ) -> Sequence[PastDecision]:
+    async def on_node(self, node: str, seen: Collection[str] | None, window: Window) -> Rows[PastDecision]:
         """See ``Past.on_node``: read along the index by node, and sorted."""
         return await self._decisions([t.decisions.c.node == node], seen, window)
 
     async def _decisions(
         self, which: list[sa.ColumnElement[bool]], seen: Collection[str] | None, window: Window
-    ) -> Sequence[PastDecision]:
+    ) -> Rows[PastDecision]:
         d = t.decisions.c
         order = [d.decided_at_ms, d.recorded_at, LAST_OF_BATCH, d.seq, d.shard]
         query = sa.select(*DECISION, d.decided_at_ms, LAST_OF_BATCH.label("is_last"))
         query = query.where(*which, *within(d.namespace, seen), *_behind(order, Rank.DECISION, window))
-        rows = await self._page(query, order, window)
+        by = ["decided_at_ms", "recorded_at", "is_last", "seq", "shard"]
+        rows = await self._page(query, sa.func.octet_length(d.payload), by, window)
         width = len(DecisionRow._fields)
-        return [PastDecision(_place(row), DecisionRow._make(row[:width])) for row in rows]
+        found = (PastDecision(_place(row), DecisionRow._make(row[:width])) for row in rows)
+        return Rows(found, more=rows.more)
 
-    async def specs(self, node: str, window: Window) -> Sequence[PastSpec]:
+    async def specs(self, node: str, window: Window) -> Rows[PastSpec]:
         """See ``Past.specs``: walk the primary key."""
         s, n = t.node_specs.c, t.nodes.c
         f = t.node_specs.alias("f")
@@ -70,7 +71,9 @@ class PostgresPast:
             .select_from(t.nodes.join(t.node_specs, s.node_id == n.id))
             .where(n.name == node, *_behind(order, Rank.SPEC, window))
         )
-        return [
+        size = sa.func.octet_length(sa.cast(s.spec, sa.Text))
+        rows = await self._page(query, size, ["at_ms", "recorded_at", "version"], window)
+        found = (
             PastSpec(
                 PastPlace(row.at_ms, recorded_us(row.recorded_at), Rank.SPEC, False, row.version, 0),
                 row.version,
@@ -79,12 +82,13 @@ class PostgresPast:
                 row.sent_by,
                 row.version == row.first,
             )
-            for row in await self._page(query, [s.at_ms, s.recorded_at, s.version], window)
-        ]
+            for row in rows
+        )
+        return Rows(found, more=rows.more)
 
     async def actions(
         self, nodes: Sequence[str], pod: str | None, seen: Collection[str] | None, window: Window
-    ) -> Sequence[PastAction]:
+    ) -> Rows[PastAction]:
         """See ``Past.actions``: read along the index by node, and sorted."""
         a, never = t.node_actions.c, sa.literal(recorded_at(0))
         order = [a.logged_ms, never, sa.false(), a.id]
@@ -95,11 +99,12 @@ class PostgresPast:
         if seen is not None:
             query = query.where(sa.or_(a.namespace == "", a.namespace.in_(sorted(seen))))
         query = query.where(*_behind(order, Rank.ACTION, window))
-        states = map(action_state, await self._page(query, [a.logged_ms, a.id], window))
-        return [
+        rows = await self._page(query, sa.func.octet_length(a.reason), ["logged_ms", "id"], window)
+        found = (
             PastAction(PastPlace(each.row.logged_ms, 0, Rank.ACTION, False, each.number, 0), each)
-            for each in states
-        ]
+            for each in map(action_state, rows)
+        )
+        return Rows(found, more=rows.more)
 
     async def faults(self, shard: int) -> Sequence[PastFault]:
         """See ``Past.faults``; there are few."""
@@ -133,10 +138,10 @@ class PostgresPast:
         return JournalKept(first, last, last - first + 1 - count)
 
     async def _page(
-        self, query: sa.Select[Any], order: list[sa.ColumnElement[Any]], window: Window
-    ) -> Sequence[sa.Row[Any]]:
-        by = [each.desc() if window.newest_first else each for each in order]
-        return await self._engine.rows(query.order_by(*by).limit(window.limit), Pool.LOOKUPS)
+        self, query: sa.Select[Any], size: sa.ColumnElement[int], by: Sequence[str], window: Window
+    ) -> Rows[sa.Row[Any]]:
+        descending, pool = window.newest_first, Pool.LOOKUPS
+        return await self._engine.page(query, window.limit, size, by, descending=descending, pool=pool)
 
 
 def _behind(order: list[sa.ColumnElement[Any]], rank: Rank, window: Window) -> list[sa.ColumnElement[bool]]:

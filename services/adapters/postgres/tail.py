@@ -32,7 +32,7 @@ FEEDS_BYTES_MAX = 4 << 20
 
 # A position is given by a sequence before its transaction is over, so a row may come before those below it.
 # A transaction has its id before it has a position: it has changed offsets by then. So once all transactions
-# are over that ran when a position was seen, no row below it comes any more. Replicas know this, too.
+# are over that ran when a position was seen, no row below it comes any more.
 LOOK = f"""
 SELECT ({LEDGER_NAME}) AS ledger,
     pg_snapshot_xmin(s.snapshot)::text::bigint AS running_from,
