@@ -63,6 +63,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     failures.install(app)
 
     live, folding = Live(deps.store, deps.streams), Folding(deps.store)
+    deps.metrics.streams.set_function(live.open_count)
     app.state.live, read = live, _reading(deps, live, folding)
     app.include_router(
         stream_routes(deps, live), tags=["events"], dependencies=[_streaming(deps)], responses=_ERRORS

@@ -77,6 +77,10 @@ class Live:
         """The journal."""
         return self._store.tail
 
+    def open_count(self) -> int:
+        """Return how many streams are open."""
+        return self._open.total()
+
     def stop(self) -> None:
         """Let all streams end: this process does."""
         self.is_stopping = True
@@ -89,7 +93,7 @@ class Live:
         if name and self._open[name] >= self.allowed.per_key_max:
             most = f"{self.allowed.per_key_max} streams open, as many as it may (BERTH_API_STREAMS_PER_KEY)"
             raise ApiError("too-many-requests", f"the key {name} has {most}; close one", retry_seconds=5)
-        if self._open.total() >= self.allowed.streams_max:
+        if self.open_count() >= self.allowed.streams_max:
             most = f"{self.allowed.streams_max} streams are open (BERTH_API_STREAMS_MAX)"
             raise ApiError("busy", f"{most}; ask again, or ask another API process")
         self._open[name] += 1

@@ -107,6 +107,8 @@ async def test_one_key_has_its_share_of_the_streams_and_no_more(home: Home) -> N
     async with home.stream("auditor") as first, home.stream("auditor") as second:
         await asyncio.gather(first.begun(), second.begun())
         assert await home.refused("auditor") == (429, "too-many-requests")
+        metrics = await home.house.ask("auditor", "GET", "/metrics")
+        assert "berth_api_streams 2.0" in metrics.text
         async with home.stream("other") as third:
             await third.begun()
             assert third.status == 200
