@@ -18,7 +18,7 @@ from services.api.formats import cursor, instant, parse_past, profile_target, st
 from services.api.stream_events import node_change
 from services.api.views import action_of
 from services.phrases import plural, reasons_in_words
-from services.ports.past import (
+from services.ports.chronicle import (
     PastAction,
     PastDecision,
     PastPlace,
@@ -173,7 +173,7 @@ def _specified(found: PastSpec, store: Store) -> Placed:
 
 async def of_pod(store: Store, namespace: str, name: str, asked: Asked) -> HistoryPage | None:
     """Return a part of what happened to pods of a name, or None where there never was one."""
-    key, past = f"{namespace}/{name}", store.past
+    key, past = f"{namespace}/{name}", store.chronicle
     attempts = await show_attempts(store, namespace, name, None, sees_all=store.seen is None)
     if attempts is None:
         return None
@@ -194,7 +194,7 @@ async def _why_now(
     store: Store, namespace: str, name: str, attempts: Sequence[RefusedAttempts]
 ) -> WhyNow | None:
     """Return what made room for a pod, if it is placed and berth chose the node."""
-    newest = await store.past.of_pod(namespace, name, store.seen, Window(CHANGES_MAX, newest_first=True))
+    newest = await store.chronicle.of_pod(namespace, name, store.seen, Window(CHANGES_MAX, newest_first=True))
     decisions = [decision_of(each.row, store.seen) for each in newest]
     at = next((at for at, each in enumerate(decisions) if each.outcome in _PLACED), None)
     if at is None or decisions[0].outcome in _UNPLACED or decisions[at].outcome is not Outcome.BOUND:
@@ -230,12 +230,12 @@ async def _room_on(store: Store, node: str, window: Window) -> list[HistoryEntry
     """Return what may have made room on a node: pods that left it, and what its producer changed."""
     left = [
         _decided(each, store)
-        for each in await store.past.on_node(node, store.seen, window)
+        for each in await store.chronicle.on_node(node, store.seen, window)
         if decision_of(each.row, store.seen).outcome is Outcome.RELEASED
     ]
     specs = [
         _specified(each, store)
-        for each in await store.past.specs(node, window)
+        for each in await store.chronicle.specs(node, window)
         if not (each.deleted or each.spec.unschedulable)
     ]
     return [each.entry for each in sorted([*left, *specs], key=lambda each: each.place)]
@@ -265,7 +265,7 @@ async def of_node(store: Store, name: str, asked: Asked) -> HistoryPage | None:
     """Return a part of what happened to a node and on it, or None where there never was one."""
     if await store.node(name) is None:
         return None
-    past = store.past
+    past = store.chronicle
     decisions = await past.on_node(name, store.seen, asked.window)
     specs = await past.specs(name, asked.window)
     actions = await past.actions([name], None, store.seen, asked.window)
@@ -287,14 +287,14 @@ async def of_shard(store: Store, shard: int, asked: Asked) -> HistoryPage | None
         place = PastPlace(us // 1000, us, Rank.OWNER, False, each.epoch, shard)
         says = f"{each.owner} took the shard, {until}."
         found.append(_entry(place, "owner", says, id=str(each.epoch), facts=facts))
-    for fault in await store.past.faults(shard):
+    for fault in await store.chronicle.faults(shard):
         facts = {name: getattr(fault, name) for name in fault._fields[1:]}
         at = f"{fault.topic}/{fault.partition}"
         says = f"{at} had not what came next at {fault.next_offset}: {fault.code}; "
         says += f"the shard went on at {fault.goes_on_at}."
         found.append(_entry(fault.place, "log-fault", says, facts=facts))
     page = _page(f"shard {shard}", found, asked)
-    kept = await store.past.journal(shard)
+    kept = await store.chronicle.journal(shard)
     if kept is not None:
         page.journal = JournalSpan(first=kept.first, last=kept.last, missing=kept.missing_count)
     return page

@@ -13,6 +13,7 @@ from domain.model.usage import UsageRecord
 from services.ports.access import Access, AccessFilter, Place
 from services.ports.actions import ActionState as ActionState
 from services.ports.bills import BillBy, BillFilter, BillSums
+from services.ports.chronicle import Chronicle
 from services.ports.ledger import (
     ConfigRow,
     DeadLetter,
@@ -22,7 +23,6 @@ from services.ports.ledger import (
     ProfileRow,
 )
 from services.ports.log import Span
-from services.ports.past import Past
 from services.ports.pods import DecisionRow as DecisionRow
 from services.ports.pods import MoveRow
 from services.ports.rows import Row as Row
@@ -395,7 +395,7 @@ class Store(Protocol):
     callers: Callers
     bills: Bills
     tail: Tail
-    past: Past
+    chronicle: Chronicle
     seen: Collection[str] | None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:

@@ -23,8 +23,8 @@ from services.adapters.postgres.rows import texts_array
 from services.adapters.postgres.store import PostgresStore
 from services.ports.access import AccessFilter
 from services.ports.bills import BillBy, BillFilter
+from services.ports.chronicle import Chronicle, PastPlace, Rank, Window
 from services.ports.log import Span
-from services.ports.past import Past, PastPlace, Rank, Window
 from services.ports.store import (
     Bills,
     Callers,
@@ -549,7 +549,7 @@ async def test_a_history_goes_by_indexes(dsn: str) -> None:
         indexes, whole = _scans(engine.plans[0])
         assert expected <= indexes, name
         assert not whole - {"node_specs"}, name  # which is empty here
-    public = {name for name, each in vars(Past).items() if inspect.iscoroutinefunction(each)}
+    public = {name for name, each in vars(Chronicle).items() if inspect.iscoroutinefunction(each)}
     assert public == PAST_READS.keys() | {"faults", "journal"}, "there are few faults; a journal is counted"
     await store.aclose()
 

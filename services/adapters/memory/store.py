@@ -14,6 +14,7 @@ from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.adapters.memory.access import MemoryCallers, moment
 from services.adapters.memory.bills import MemoryBills
+from services.adapters.memory.chronicle import MemoryChronicle
 from services.adapters.memory.database import MemoryDatabase, PlacementRow
 from services.adapters.memory.gangs import gangs_of
 from services.adapters.memory.pages import (
@@ -28,9 +29,9 @@ from services.adapters.memory.pages import (
     payload_bytes,
     spec_bytes,
 )
-from services.adapters.memory.past import MemoryPast
 from services.adapters.memory.processes import MemoryProcesses
 from services.adapters.memory.tail import MemoryTail
+from services.ports.chronicle import Chronicle
 from services.ports.ledger import (
     ConfigRow,
     DeadLetter,
@@ -41,7 +42,6 @@ from services.ports.ledger import (
     ProfileRow,
 )
 from services.ports.log import PODS_TOPIC, Span
-from services.ports.past import Past
 from services.ports.store import (
     EXAMPLES_MAX,
     Bills,
@@ -76,7 +76,7 @@ class MemoryStore:
         self.callers: Callers = MemoryCallers(database)
         self.bills: Bills = MemoryBills(database)
         self.tail: Tail = MemoryTail(database)
-        self.past: Past = MemoryPast(database)
+        self.chronicle: Chronicle = MemoryChronicle(database)
         self.seen: Collection[str] | None = None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:

@@ -18,9 +18,9 @@ from domain.model.usage import UsageRecord
 from services.adapters.postgres import schema as t
 from services.adapters.postgres.access import PostgresCallers
 from services.adapters.postgres.bills import PostgresBills
+from services.adapters.postgres.chronicle import PostgresChronicle
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.gangs import page_of_gangs
-from services.adapters.postgres.past import PostgresPast
 from services.adapters.postgres.processes import PostgresProcesses
 from services.adapters.postgres.rows import ResourceIds
 from services.adapters.postgres.selects import (
@@ -44,9 +44,9 @@ from services.adapters.postgres.selects import (
 )
 from services.adapters.postgres.tail import PostgresTail
 from services.codec.attempts import unpack_attempt
+from services.ports.chronicle import Chronicle
 from services.ports.ledger import ConfigRow, DeadLetter, GroupAttempts, NodeRow, ProfileRow
 from services.ports.log import Span
-from services.ports.past import Past
 from services.ports.store import (
     Bills,
     Callers,
@@ -85,7 +85,7 @@ class PostgresStore:
         self.callers: Callers = PostgresCallers(engine)
         self.bills: Bills = PostgresBills(engine)
         self.tail: Tail = PostgresTail(engine)
-        self.past: Past = PostgresPast(engine)
+        self.chronicle: Chronicle = PostgresChronicle(engine)
         self.seen: Collection[str] | None = None
 
     async def aclose(self) -> None:

@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 from domain.model.decisions import Outcome
+from services.ports.chronicle import Chronicle, JournalKept, PastPlace, Rank, Window
 from services.ports.ledger import Committed, Ledger
-from services.ports.past import JournalKept, Past, PastPlace, Rank, Window
 from services.ports.store import Store
 from tests.contract.batches import AT_MS, change_node, decision, new_node, node_spec
 from tests.contract.ledgers import SHARDS, Backend, start
@@ -20,7 +20,7 @@ Read = Callable[[Window], Awaitable[Sequence[Any]]]
 
 
 @pytest_asyncio.fixture
-async def past(backend: Backend, ledger: Ledger) -> Past:
+async def past(backend: Backend, ledger: Ledger) -> Chronicle:
     """Return what happened to a pod of two shards on a node whose spec changed."""
     own, other = await start(ledger, SHARDS)
 
@@ -38,7 +38,7 @@ async def past(backend: Backend, ledger: Ledger) -> Past:
     gone = decision(own, 2, "web", "n1", outcome=Outcome.RELEASED, decided_at_ms=AT_MS + 2000)
     await commit(own, 2, gone, decision(own, 3, "web", "n2", decided_at_ms=AT_MS + 3000), facts=[changed])
     store: Store = backend.store()
-    return store.past
+    return store.chronicle
 
 
 async def pages(read: Read, limit: int, *, newest_first: bool) -> list[Any]:
@@ -52,7 +52,7 @@ async def pages(read: Read, limit: int, *, newest_first: bool) -> list[Any]:
     return found
 
 
-def readers(past: Past) -> dict[str, Read]:
+def readers(past: Chronicle) -> dict[str, Read]:
     return {
         "a pod": lambda window: past.of_pod("ns", "web", None, window),
         "a node": lambda window: past.on_node("n1", None, window),
@@ -60,7 +60,7 @@ def readers(past: Past) -> dict[str, Read]:
     }
 
 
-async def test_a_pod_is_told_in_the_order_of_its_moments(past: Past) -> None:
+async def test_a_pod_is_told_in_the_order_of_its_moments(past: Chronicle) -> None:
     rows = await past.of_pod("ns", "web", None, Window(100))
     assert [(row.row.shard, row.row.seq) for row in rows] == [(0, 1), (1, 2), (1, 1), (0, 2), (0, 3)]
     assert [row.place for row in rows] == sorted(row.place for row in rows)
@@ -68,7 +68,7 @@ async def test_a_pod_is_told_in_the_order_of_its_moments(past: Past) -> None:
     assert len(await past.on_node("n1", ["ns"], Window(100))) == 5
 
 
-async def test_pages_have_each_entry_once_in_both_orders(past: Past) -> None:
+async def test_pages_have_each_entry_once_in_both_orders(past: Chronicle) -> None:
     for name, read in readers(past).items():
         whole = list(await read(Window(100)))
         assert whole, name
@@ -77,7 +77,7 @@ async def test_pages_have_each_entry_once_in_both_orders(past: Past) -> None:
             assert await pages(read, limit, newest_first=True) == whole[::-1], name
 
 
-async def test_a_place_of_another_source_is_one_in_each(past: Past) -> None:
+async def test_a_place_of_another_source_is_one_in_each(past: Chronicle) -> None:
     places = [row.place for read in readers(past).values() for row in await read(Window(100))]
     places += [place._replace(rank=rank) for place in places for rank in Rank]
     places += [place._replace(recorded_us=0, rank=Rank.ACTION) for place in places]
@@ -90,19 +90,19 @@ async def test_a_place_of_another_source_is_one_in_each(past: Past) -> None:
             assert list(await read(Window(100, place, newest_first=True))) == sooner
 
 
-async def test_a_window_is_of_its_time(past: Past) -> None:
+async def test_a_window_is_of_its_time(past: Chronicle) -> None:
     rows = await past.of_pod("ns", "web", None, Window(9, since_ms=AT_MS + 1001, until_ms=AT_MS + 3000))
     assert [(row.row.shard, row.row.seq) for row in rows] == [(0, 2)]
 
 
-async def test_a_node_has_all_its_specs(past: Past) -> None:
+async def test_a_node_has_all_its_specs(past: Chronicle) -> None:
     first, second = await past.specs("n1", Window(9))
     assert (first.is_first, first.spec.unschedulable, first.sent_by) == (True, False, "key:ops")
     assert (second.is_first, second.spec.unschedulable, second.deleted) == (False, True, False)
     assert await past.specs("n2", Window(9)) == []
 
 
-async def test_a_journal_says_what_is_missing(backend: Backend, past: Past) -> None:
+async def test_a_journal_says_what_is_missing(backend: Backend, past: Chronicle) -> None:
     assert await past.journal(0) == JournalKept(1, 2, 0)
     assert await past.journal(9) is None
     assert await past.faults(0) == []

@@ -1,4 +1,4 @@
-"""The ``Past`` port on Postgres: each source along its index, behind a place that another one may have."""
+"""The ``Chronicle`` port on Postgres: each source along its index, behind a place that another one may have."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from services.adapters.postgres import schema as t
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.processes import action_state
 from services.adapters.postgres.selects import DECISION, LAST_OF_BATCH, within
-from services.ports.journal import BATCHES
-from services.ports.past import (
+from services.ports.chronicle import (
     JournalKept,
     PastAction,
     PastDecision,
@@ -26,12 +25,13 @@ from services.ports.past import (
     recorded_at,
     recorded_us,
 )
+from services.ports.journal import BATCHES
 from services.ports.pods import DecisionRow
 from services.ports.rows import Rows
 
 
-class PostgresPast:
-    """The ``Past`` port on Postgres."""
+class PostgresChronicle:
+    """The ``Chronicle`` port on Postgres."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -39,12 +39,12 @@ class PostgresPast:
     async def of_pod(
         self, namespace: str, name: str, seen: Collection[str] | None, window: Window
     ) -> Rows[PastDecision]:
-        """See ``Past.of_pod``: read along the index by name, and sorted."""
+        """See ``Chronicle.of_pod``: read along the index by name, and sorted."""
         d = t.decisions.c
         return await self._decisions([d.namespace == namespace, d.name == name], seen, window)
 
     async def on_node(self, node: str, seen: Collection[str] | None, window: Window) -> Rows[PastDecision]:
-        """See ``Past.on_node``: read along the index by node, and sorted."""
+        """See ``Chronicle.on_node``: read along the index by node, and sorted."""
         return await self._decisions([t.decisions.c.node == node], seen, window)
 
     async def _decisions(
@@ -61,7 +61,7 @@ class PostgresPast:
         return Rows(found, more=rows.more)
 
     async def specs(self, node: str, window: Window) -> Rows[PastSpec]:
-        """See ``Past.specs``: walk the primary key."""
+        """See ``Chronicle.specs``: walk the primary key."""
         s, n = t.node_specs.c, t.nodes.c
         f = t.node_specs.alias("f")
         first = sa.select(sa.func.min(f.c.version)).where(f.c.node_id == s.node_id).scalar_subquery()
@@ -89,7 +89,7 @@ class PostgresPast:
     async def actions(
         self, nodes: Sequence[str], pod: str | None, seen: Collection[str] | None, window: Window
     ) -> Rows[PastAction]:
-        """See ``Past.actions``: read along the index by node, and sorted."""
+        """See ``Chronicle.actions``: read along the index by node, and sorted."""
         a, never = t.node_actions.c, sa.literal(recorded_at(0))
         order = [a.logged_ms, never, sa.false(), a.id]
         query = sa.select(t.node_actions).where(a.node.in_(sorted(nodes)))
@@ -107,7 +107,7 @@ class PostgresPast:
         return Rows(found, more=rows.more)
 
     async def faults(self, shard: int) -> Sequence[PastFault]:
-        """See ``Past.faults``; there are few."""
+        """See ``Chronicle.faults``; there are few."""
         f = t.log_faults.c
         query = sa.select(t.log_faults).where(f.partition == shard).order_by(f.found_at)
         return [
@@ -124,7 +124,7 @@ class PostgresPast:
         ]
 
     async def journal(self, shard: int) -> JournalKept | None:
-        """See ``Past.journal``."""
+        """See ``Chronicle.journal``."""
         j, o = t.journal.c, t.shard_offsets.c
         counted = sa.select(o.next_offset).where(o.shard == shard, o.topic == BATCHES, o.partition == 0)
         query = sa.select(

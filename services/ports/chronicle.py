@@ -98,7 +98,7 @@ class JournalKept(NamedTuple):
     missing_count: int
 
 
-class Past(Protocol):
+class Chronicle(Protocol):
     """Reads what happened to one object, whatever shards or workers it was that said it.
 
     A page ends with the row that reaches ``page_bytes_max``, too.

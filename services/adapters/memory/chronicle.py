@@ -1,4 +1,4 @@
-"""The ``Past`` port over a ``MemoryDatabase``."""
+"""The ``Chronicle`` port over a ``MemoryDatabase``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from domain.model.decisions import Decision, Outcome
 from services.adapters.memory.access import moment
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.pages import page
-from services.ports.journal import BATCHES
-from services.ports.past import (
+from services.ports.chronicle import (
     JournalKept,
     PastAction,
     PastDecision,
@@ -21,14 +20,15 @@ from services.ports.past import (
     Window,
     in_window,
 )
+from services.ports.journal import BATCHES
 from services.ports.pods import DecisionRow
 from services.ports.rows import Rows
 
 T = TypeVar("T", PastAction, PastDecision, PastSpec)
 
 
-class MemoryPast:
-    """See ``Past``."""
+class MemoryChronicle:
+    """See ``Chronicle``."""
 
     def __init__(self, database: MemoryDatabase) -> None:
         self._database = database
@@ -36,11 +36,11 @@ class MemoryPast:
     async def of_pod(
         self, namespace: str, name: str, seen: Collection[str] | None, window: Window
     ) -> Rows[PastDecision]:
-        """See ``Past.of_pod``."""
+        """See ``Chronicle.of_pod``."""
         return self._decisions(lambda made: (made.namespace, made.name) == (namespace, name), seen, window)
 
     async def on_node(self, node: str, seen: Collection[str] | None, window: Window) -> Rows[PastDecision]:
-        """See ``Past.on_node``."""
+        """See ``Chronicle.on_node``."""
         return self._decisions(lambda made: made.node == node, seen, window)
 
     def _decisions(
@@ -58,7 +58,7 @@ class MemoryPast:
         return _page(found, window, lambda each: len(each.row.payload))
 
     async def specs(self, node: str, window: Window) -> Rows[PastSpec]:
-        """See ``Past.specs``."""
+        """See ``Chronicle.specs``."""
         number = next((row.id for row in self._database.nodes.values() if row.name == node), None)
         told = sorted(
             (version, each) for (of, version), each in self._database.specs_told.items() if of == number
@@ -79,7 +79,7 @@ class MemoryPast:
     async def actions(
         self, nodes: Sequence[str], pod: str | None, seen: Collection[str] | None, window: Window
     ) -> Rows[PastAction]:
-        """See ``Past.actions``."""
+        """See ``Chronicle.actions``."""
         states = self._database.measured.latest(None, seen, None)
         found = [
             PastAction(PastPlace(each.row.logged_ms, 0, Rank.ACTION, False, each.number, 0), each)
@@ -89,7 +89,7 @@ class MemoryPast:
         return _page(found, window)
 
     async def faults(self, shard: int) -> Sequence[PastFault]:
-        """See ``Past.faults``: when one was found is not kept here."""
+        """See ``Chronicle.faults``: when one was found is not kept here."""
         return [
             PastFault(
                 PastPlace(0, 0, Rank.FAULT, False, each.epoch, shard),
@@ -105,7 +105,7 @@ class MemoryPast:
         ]
 
     async def journal(self, shard: int) -> JournalKept | None:
-        """See ``Past.journal``."""
+        """See ``Chronicle.journal``."""
         batches = sorted(batch for of, batch in self._database.journal if of == shard)
         if not batches:
             return None
