@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from services.adapters.postgres.pruning import Pruned
     from services.api.advisor import How
+    from services.api.live import StreamLimits
     from services.ports.audit import Audit
     from services.ports.cgroups import Cgroups
     from services.ports.ledger import Ledger
@@ -327,8 +328,8 @@ async def open_app(
         advisor = Advisor(_advising(at, told)) if told.why == "on" else None
         if advisor is not None:
             stack.push_async_callback(advisor.aclose)
-        parts = Deps(store, log, appender, gate, Gateway(), metrics, lookout, noted, audits, advisor)
-        yield create_app(parts, names)
+        parts = (store, log, appender, gate, Gateway(), metrics, lookout, noted, audits, advisor)
+        yield create_app(Deps(*parts, _stream_limits(told)), names)
 
 
 def _advising(at: Place, settings: Settings) -> How:
@@ -342,6 +343,13 @@ def _advising(at: Place, settings: Settings) -> How:
         environment(*of_driver, PYTHONPATH=python_path()),
         Beginning(dsn=at.dsn, seed=settings.seed, fresh_seconds=settings.why_fresh_seconds),
     )
+
+
+def _stream_limits(settings: Settings) -> StreamLimits:
+    from services.api.live import StreamLimits
+
+    told = settings.api_streams_max, settings.api_streams_per_key, settings.api_stream_seconds
+    return StreamLimits(*told)
 
 
 async def run_worker(

@@ -444,7 +444,7 @@ async def _watch(source: Source, asked: Listed, shape: Shape, limit: int | None)
     if asked.kind is Kind.DECISIONS:
         await watch_decisions(source, asked.parameters, limit, shape)
     await watch_list(
-        asked.kind, lambda: _items(source, asked, asked.parameters.get("namespace"), limit), shape
+        asked.kind, lambda: _items(source, asked, asked.parameters.get("namespace"), limit), shape, source
     )
 
 

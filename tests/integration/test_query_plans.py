@@ -11,10 +11,11 @@ import asyncpg
 import orjson
 import pytest
 import pytest_asyncio
+import sqlalchemy as sa
 
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.store import MemoryStore
-from services.adapters.postgres import rollups, sql, sql_nodes, sql_outbox
+from services.adapters.postgres import rollups, sql, sql_nodes, sql_outbox, tail
 from services.adapters.postgres.connections import COMMON, EXPORT, HOT, Limits, fresh
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.exports import export_statement
@@ -23,6 +24,7 @@ from services.adapters.postgres.rows import texts_array
 from services.adapters.postgres.store import PostgresStore
 from services.ports.access import AccessFilter
 from services.ports.bills import BillBy, BillFilter
+from services.ports.chronicle import Chronicle, PastPlace, Rank, Window
 from services.ports.exports import SCHEMAS, ExportFilter, What
 from services.ports.log import Span
 from services.ports.rollups import STEP_MS, By, OverTime, UsageFilter
@@ -106,6 +108,8 @@ SELECT i * 60000, decode(md5(i::text), 'hex'), i * 60000 + 1, i * 60000 + 9, 2, 
     3, '[]'
 FROM generate_series(0, {ROWS} - 1) AS i;
 INSERT INTO shard_offsets SELECT i % 4, 't', i, 1, 0 FROM generate_series(0, 99) AS i;
+INSERT INTO journal (shard, batch, renewed, lanes, record_order, seqs, log_time_ms, decisions_hash, effects)
+SELECT i % 4, i / 4 + 1, false, '[]', '', '{{}}', i, '', '{{}}' FROM generate_series(0, {ROWS} - 1) AS i;
 """
 
 _SHARDS = [0, 1, 2, 3]
@@ -551,6 +555,69 @@ async def test_beside_placing_large_tables_are_read_by_an_index(dsn: str) -> Non
         await connection.execute("ANALYZE")
         for statement, values, index in cases:
             assert index in _scans(await _plan(connection, statement, tuple(values)))[0]
+
+
+AFTER = PastPlace(9, 9, Rank.ATTEMPT, False, 1, 0)
+
+PAST_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]] = {
+    "of_pod": (lambda s: s.chronicle.of_pod("ns", "p7", None, Window(100, AFTER)), {"decisions_pod"}),
+    "on_node": (lambda s: s.chronicle.on_node("n7", ["ns"], Window(100, AFTER, True)), {"decisions_node"}),
+    "specs": (lambda s: s.chronicle.specs("n7", Window(100, AFTER)), {"nodes_name_key"}),
+    "actions": (
+        lambda s: s.chronicle.actions(["n7", "n8"], "ns/p7", None, Window(100, AFTER)),
+        {"node_actions_node"},
+    ),
+}
+
+
+async def test_a_history_goes_by_indexes(dsn: str) -> None:
+    await _fill(dsn)
+    async with fresh(dsn, "analyse") as connection:
+        await connection.execute("ANALYZE")
+    engine = Explaining(dsn)
+    store = PostgresStore(engine)
+    for name, (read, expected) in PAST_READS.items():
+        engine.plans.clear()
+        await read(store)
+        indexes, whole = _scans(engine.plans[0])
+        assert expected <= indexes, name
+        assert not whole - {"node_specs"}, name  # which is empty here
+    public = {name for name, each in vars(Chronicle).items() if inspect.iscoroutinefunction(each)}
+    assert public == PAST_READS.keys() | {"faults", "journal"}, "there are few faults; a journal is counted"
+    await store.aclose()
+
+
+TAIL_STATEMENTS: dict[str, tuple[str, dict[str, Any], set[str]]] = {
+    "how far the journal is complete": (
+        tail.LOOK,
+        {"settled": ROWS - 9, "position": ROWS - 9},
+        {"journal_position"},
+    ),
+    "what batches did": (tail.ROWS, {"after": ROWS - 9, "until": ROWS}, {"journal_position"}),
+    "their decisions": (
+        tail.DECISIONS,
+        {"shards": [0, 1], "los": [1, 1], "his": [4, 4]},
+        {"decisions_pkey"},
+    ),
+    "what is kept": (tail.SPOT, {"position": ROWS // 2}, {"journal_pkey", "journal_position"}),
+    "where the journals end": (tail.BOUNDS, {}, {"journal_pkey"}),
+    "when batches were": (tail.MOMENTS, {"shards": [0, 1], "batches": [7, 8]}, {"journal_pkey"}),
+}
+
+
+async def test_a_stream_goes_by_indexes(dsn: str) -> None:
+    await _fill(dsn)
+    async with fresh(dsn, "analyse") as connection:
+        await connection.execute("ANALYZE")
+    engine = Engine(dsn)
+    for name, (statement, values, expected) in TAIL_STATEMENTS.items():
+        given = [sa.bindparam(key, value, tail.type_of(value)) for key, value in values.items()]
+        explaining = sa.text(f"EXPLAIN (FORMAT JSON) {statement}").bindparams(*given)
+        (found,) = await engine.rows(explaining, Pool.TAIL)
+        indexes, whole = _scans(found[0][0]["Plan"])
+        assert expected <= indexes, name
+        assert not whole - {"shards", "ledger_name"}, name
+    await engine.aclose()
 
 
 async def test_the_test_sees_a_scan(dsn: str) -> None:
