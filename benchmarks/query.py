@@ -452,9 +452,10 @@ async def _counted(dsn: str) -> tuple[int, int]:
 
 
 def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> CommitBatch:
-    """Return the batch that places pods on the first nodes, two each."""
+    """Return the batch that places pods on the first nodes, as many on each."""
     at_ms, signature = BEGIN_MS + 10**9 + batch, hashlib.md5(b"0", usedforsecurity=False).digest()
-    count = PODS // 2
+    count = next(count for count in (1_000, 500, 100, 10) if count <= len(versions))
+    each = PODS // count
     made, opened = [], []
     for seq in range(first, first + PODS):
         of = {"shard": lease.shard, "seq": seq, "pod_uid": f"new-{seq}", "namespace": "ns-1"}
@@ -473,9 +474,9 @@ def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> 
         opened.append(PlacementOpened(**pod, labels={"app": "web"}, node=node, adopted=False, at_ms=at_ms))
     claims = []
     for number in range(1, count + 1):
-        seen: dict[str, Any] = {"version_seen": versions[number], "spec_count_seen": 1, "changes": 2}
-        claims.append(NodeClaim(id=number, name=f"node-{number}", delta={"cpu": 2}, **seen))
-        versions[number] += 2
+        seen: dict[str, Any] = {"version_seen": versions[number], "spec_count_seen": 1, "changes": each}
+        claims.append(NodeClaim(id=number, name=f"node-{number}", delta={"cpu": each}, **seen))
+        versions[number] += each
     row = JournalRow(
         shard=lease.shard,
         batch=batch + 1,
