@@ -27,6 +27,7 @@ from services.ports.bills import BillBy, BillFilter
 from services.ports.chronicle import Chronicle, PastPlace, Rank, Window
 from services.ports.exports import SCHEMAS, ExportFilter, What
 from services.ports.log import Span
+from services.ports.past import Moment
 from services.ports.rollups import STEP_MS, By, OverTime, UsageFilter
 from services.ports.store import (
     Bills,
@@ -246,6 +247,36 @@ async def test_plans_made_on_empty_tables_are_the_same(dsn: str, case: str) -> N
         await _keeps_its_index(connection, statement, values, expected)
 
 
+_SET_MOMENT = (
+    "SELECT set_config('berth.batches', '{400,400,400,400}', true), "
+    "set_config('berth.seqs', '{4000,4000,4000,4000}', true)"
+)
+_DATE = """
+UPDATE placements SET opened_by = shard, opened_batch = seq / 10,
+    closed_by = CASE WHEN released_at_ms IS NOT NULL THEN shard END,
+    closed_batch = CASE WHEN released_at_ms IS NOT NULL THEN seq / 10 + 20 END
+"""
+_WAITED = """
+INSERT INTO past_pending (removed_by, removed_batch, pod_uid, shard, namespace, name, signature, arrival,
+    since_ms)
+SELECT i % 4, i / 40, 'w' || i, i % 4, 'ns', 'w' || i, '', i, 1 FROM generate_series(1, 20000) AS i
+"""
+PAST: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]] = {
+    "a pod": (lambda s: s.pod("ns", "p7"), {"decisions_pod", "placements_pkey", "past_pending_pod"}),
+    "where a pod was": (lambda s: s.pod_placements("ns", "p7", 9), {"decisions_pod", "placements_pkey"}),
+    "a node": (lambda s: s.node("n7"), {"nodes_name_key"}),
+    "the pods of a node": (
+        lambda s: s.pods(PodFilter(node="n7", phase="bound"), 9, None),
+        {"decisions_node", "placements_pkey"},
+    ),
+    "all pods": (lambda s: s.pods(PodFilter(phase="bound"), 9, None), {"placements_closed"}),
+    "an object": (
+        lambda s: s.config(ConfigFilter("Service", "ns", "s7"), 1, None),
+        {"config_objects_pkey"},
+    ),
+}
+
+
 class Explaining(Engine):
     """Explains the statements of the API's store instead of running them."""
 
@@ -255,7 +286,9 @@ class Explaining(Engine):
 
     async def rows(self, statement: Any, pool: Pool = Pool.LOOKUPS) -> list[Any]:
         """See ``Engine.rows``."""
-        async with self._engines[pool].connect() as connection:
+        async with self._engines[Pool.PAST if self._moment else pool].connect() as connection:
+            if self._moment is not None:
+                await connection.exec_driver_sql(_SET_MOMENT)
             text = statement.compile(connection.engine, compile_kwargs={"literal_binds": True})
             found = await connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {text}")
             self.plans.append(found.scalar_one()[0]["Plan"])
@@ -618,6 +651,23 @@ async def test_a_stream_goes_by_indexes(dsn: str) -> None:
         assert expected <= indexes, name
         assert not whole - {"shards", "ledger_name"}, name
     await engine.aclose()
+
+
+async def test_the_past_goes_by_indexes(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.adapters.postgres.store._has_few", _is_rare)
+    await _fill(dsn)
+    async with fresh(dsn, "analyse") as connection:
+        await connection.execute(_DATE)
+        await connection.execute(_WAITED)
+        await connection.execute("ANALYZE")
+    engine = Explaining(dsn)
+    store = PostgresStore(engine).as_of(Moment(1, 1, [400] * 4, [4000] * 4))
+    for name, (read, expected) in PAST.items():
+        engine.plans.clear()
+        await read(store)
+        indexes = set().union(*(_scans(plan)[0] for plan in engine.plans))
+        assert expected <= indexes, (name, indexes)
+    await store.aclose()
 
 
 async def test_the_test_sees_a_scan(dsn: str) -> None:
