@@ -28,6 +28,7 @@ import msgspec
 from benchmarks.machine import describe
 from domain.model.decisions import Attempt, Candidate, Decision, Outcome
 from domain.model.pods import PodTemplate
+from ops.child import environment, python_module, python_path
 from ops.postgres import PostgresServer
 from services import bootstrap
 from services.api.formats import cursor
@@ -500,8 +501,10 @@ def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> 
 async def _committing(dsn: str, seconds: float, per_second: int, beside: str) -> Commits:
     """Commit in a process of its own, as a worker does."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.query", dsn, str(seconds), str(per_second)),
+        *python_module("benchmarks.query", dsn, str(seconds), str(per_second)),
         stdout=asyncio.subprocess.PIPE,
+        cwd="/",
+        env=environment(PYTHONPATH=python_path()),
     )
     out, _ = await process.communicate()
     took = sorted(msgspec.json.decode(out, type=list[float]))

@@ -117,6 +117,8 @@ _SHARDS = [0, 1, 2, 3]
 _IDS = list(range(1, SOME + 1))
 _UIDS = [f"uid{i}" for i in _IDS]
 _ONES = [1] * SOME
+_MARK = (0, 7)
+"""The batch that a row is dated by."""
 _OWN = [0, 1]
 _BYTES = [i.to_bytes(1, "big") for i in range(100)]
 
@@ -148,7 +150,7 @@ HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
     ),
     "close placements": (
         sql.CLOSE_PLACEMENTS,
-        (_UIDS, [3] * SOME, _OWN),
+        (_UIDS, [3] * SOME, _OWN, *_MARK),
         {"placements_open", "placements_pkey", "evictions_pkey", "moves_open"},
     ),
     "end nominations": (
@@ -163,13 +165,13 @@ HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
     "load who was told": (sql.LOAD_ORPHANED, (_OWN,), {"placements_orphaned"}),
     "refresh placements": (
         sql.REFRESH_PLACEMENTS,
-        (_UIDS, [3] * SOME, [None] * SOME, [None] * SOME, _OWN),
+        (_UIDS, [3] * SOME, [None] * SOME, [None] * SOME, _OWN, *_MARK),
         {"placements_open"},
     ),
-    "remove pending": (sql.REMOVE_PENDING, (_UIDS, _OWN), {"pending_pkey"}),
+    "remove pending": (sql.REMOVE_PENDING, (_UIDS, _OWN, *_MARK), {"pending_pkey"}),
     "remove empty groups": (
         sql.REMOVE_EMPTY_GROUPS,
-        ([i % 4 for i in range(100)], _BYTES),
+        ([i % 4 for i in range(100)], _BYTES, *_MARK),
         {"pending_groups_pkey", "pending_group"},
     ),
     "resolve offsets": (
