@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from domain.model.errors import BerthError
+from domain.model.errors import BerthError, FieldError
 from domain.model.limits import node_action_days, node_actions_max, scale_days
-from domain.model.profiles import BUILT_IN_PROFILES
+from domain.model.profiles import BUILT_IN_PROFILES, Profile
 from ops.child import environment, python_module, python_path
 from services.background import begin, ended, endless, every
 from services.build import build
@@ -425,6 +425,20 @@ async def batch_at(at: Place, at_ms: int, *, is_last: bool) -> int | None:
         return await history.batch_at(at_ms, is_last=is_last)
     finally:
         await history.aclose()
+
+
+async def profile_in_force(at: Place, name: str) -> Profile:
+    """Return the last revision of a profile of the ledger; raise ``FieldError`` where there is none."""
+    from domain.manifests.profile import profile_from_spec
+
+    store = open_store(at)
+    try:
+        rows = await store.profile_revisions(name, 1, None)
+    finally:
+        await store.aclose()
+    if not rows or rows[0].spec is None:
+        raise FieldError("--profile", f"{name!a} is neither a file, nor built in, nor in force in the ledger")
+    return profile_from_spec(rows[0].spec, name=name, path="spec")
 
 
 async def what_if(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,8 +48,8 @@ async def replay(
         str | None,
         typer.Option(
             "--profile",
-            metavar="FILE",
-            help="What if all pods had been placed with this profile: a file, or a built-in one by name.",
+            metavar="NAME|FILE",
+            help="What if all pods had been placed with this profile: one that is in force, or a file.",
         ),
     ] = None,
     nodes: Annotated[
@@ -58,6 +59,10 @@ async def replay(
             metavar="FILE",
             help="What if there had been these nodes, added or replaced. Repeatable.",
         ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option("--plot", metavar="FILE", help="Draw both worlds, as .png or .svg (--profile, --with)."),
     ] = None,
     form: Annotated[
         ReplayFormat, typer.Option("-o", "--output", help="How to show it; csv with --profile or --with.")
@@ -72,7 +77,7 @@ async def replay(
     been different.
     """
     from services import bootstrap
-    from services.cli.what_if import changed, print_compared
+    from services.cli.what_if import changed, check_plot, draw, print_compared
 
     shown_at = time.monotonic()
 
@@ -83,17 +88,24 @@ async def replay(
             done = f"{progress.batches_count:,} of {progress.total:,} batches"
             echo(f"{done} so far", err=True)
 
-    if profile is None and not nodes and form is ReplayFormat.CSV:
-        raise typer.BadParameter("csv is for --profile and --with")
+    is_what_if = profile is not None or bool(nodes)
+    if not is_what_if and (form is ReplayFormat.CSV or plot is not None):
+        raise typer.BadParameter("csv and --plot are for --profile and --with")
+    if plot is not None:
+        check_plot(plot)
     _check_span(since, until)
-    change = changed(profile, nodes or []) if profile is not None or nodes else None
+    change = changed(profile, nodes or []) if is_what_if else None
     await reach_ledger(settings)
     async with bootstrap.place(settings, join=True) as at:
+        if change is not None and profile is not None and change.profile is None:
+            change = change._replace(profile=await bootstrap.profile_in_force(at, profile))
         first = await _batch(at, "--from", since, is_last=False)
         last = await _batch(at, "--to", until, is_last=True)
         if change is not None:
             compared = await bootstrap.what_if(at, change, first, last, report)
             print_compared(compared, form.value)
+            if plot is not None:
+                draw(compared, plot)
             return
         outcome = await bootstrap.replay(at, first, last, report)
     _print(outcome, form)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from services.cli import documents, inputs, output
@@ -24,7 +26,10 @@ _COLUMNS = (
 
 
 def changed(profile: str | None, files: Sequence[str]) -> Change:
-    """Return what would have been different, as options name it."""
+    """Return what would have been different, as options name it.
+
+    A profile that is neither a file nor built in is left out: the ledger may have it.
+    """
     from domain.manifests.objects import node_from_manifest
     from services.replay.what_if import Change
 
@@ -41,7 +46,59 @@ def changed(profile: str | None, files: Sequence[str]) -> Change:
         for document in given:
             with inputs.at(document.place):
                 nodes.append(node_from_manifest(document.event["object"]))
-    return Change(None if profile is None else inputs.profile_of(profile), nodes)
+    is_here = profile is not None and (profile == "-" or Path(profile).exists() or is_built_in(profile))
+    return Change(inputs.profile_of(profile) if profile is not None and is_here else None, nodes)
+
+
+def is_built_in(name: str) -> bool:
+    """Return whether a profile comes with berth."""
+    from domain.model.profiles import BUILT_IN_PROFILES
+
+    return name in BUILT_IN_PROFILES
+
+
+def check_plot(path: Path) -> None:
+    """Refuse what cannot be drawn, before anything is planned."""
+    if path.suffix not in (".png", ".svg"):
+        raise CommandError(f"--plot {path}: allowed are names that end in .png or .svg")
+    if find_spec("matplotlib") is None:
+        raise CommandError("--plot needs matplotlib, which is not installed; pip install 'berth[plots]'")
+
+
+def draw(compared: Compared, path: Path) -> None:
+    """Draw both worlds: pods that wait by the devices that they ask for, devices, and what is requested."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "berth"
+    from matplotlib import pyplot
+
+    was, would = compared.was, compared.would
+    devices = sorted({*was.waiting_by_devices, *would.waiting_by_devices})
+    parts: dict[str, tuple[list[str], list[list[float]]]] = {
+        "pods waiting, by devices asked for": (
+            devices,
+            [[of.waiting_by_devices.get(name, 0) for name in devices] for of in (was, would)],
+        ),
+        "devices at the end": (
+            ["free", "stranded"],
+            [[of.devices_free, of.devices_stranded] for of in (was, would)],
+        ),
+        "requested, % of what nodes offer": (
+            list(was.used_percent),
+            [[of.used_percent.get(name, 0.0) for name in was.used_percent] for of in (was, would)],
+        ),
+    }
+    figure, axes = pyplot.subplots(1, len(parts), figsize=(13, 4), layout="constrained")
+    for axis, (title, (names, worlds)) in zip(axes, parts.items(), strict=True):
+        for at, (label, values) in enumerate(zip(("as it was", "would have been"), worlds, strict=True)):
+            places = [number + 0.4 * at - 0.2 for number in range(len(names))]
+            axis.bar(places, values, width=0.4, label=label, color=("#0072B2", "#E69F00")[at])
+        axis.set_xticks(range(len(names)), [name.rpartition("/")[2] for name in names])
+        axis.set_title(title, fontsize=10)
+    axes[0].legend()
+    figure.savefig(path, dpi=100, metadata={"Software": None} if path.suffix == ".png" else {"Date": None})
+    pyplot.close(figure)
 
 
 def _is_node(thing: object) -> bool:
