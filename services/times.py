@@ -15,6 +15,7 @@ TIMES = "1h (ago), 03:17, 2026-01-31, '2026-01-31 08:00', 2026-01-31T08:00:00Z o
 MOMENTS = f"{TIMES}, or a batch: 0:1234 is right after batch 1234 of shard 0"
 """What is allowed where a moment of the past is asked for."""
 
+_CLOCK = re.compile(r"\d\d:\d\d", re.ASCII)
 _BATCH = re.compile(r"(?:batch:)?(\d{1,6}):(\d{1,18})", re.ASCII)
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 _AGO = re.compile(r"(?:\d{1,9}(?:\.\d{1,6})?[wdhms])+", re.ASCII)
@@ -58,8 +59,8 @@ def moment_ms(path: str, text: str, now: datetime.datetime | None = None) -> int
 def as_of(path: str, text: str, now: datetime.datetime | None = None) -> int | BatchId:
     """Return a moment of the past: a time, as milliseconds since the epoch, or a batch.
 
-    A batch is ``SHARD:NUMBER``. What is a time of day with two digits each, as ``10:17``, is one;
-    ``batch:10:17`` is the batch.
+    A batch is ``SHARD:NUMBER``. Two digits each, as ``10:17``, are a time of day; ``batch:10:17`` is the
+    batch.
 
     Raises
     ------
@@ -68,8 +69,7 @@ def as_of(path: str, text: str, now: datetime.datetime | None = None) -> int | B
     """
     text = text.strip()
     found = _BATCH.fullmatch(text)
-    is_time = len(text) == 5 and (_OF_THE_DAY.fullmatch(text) is not None) and text < "24:"
-    if found and not is_time:
+    if found and _CLOCK.fullmatch(text) is None:
         return BatchId(int(found[1]), int(found[2]))
     try:
         return moment_ms(path, text, now)

@@ -192,7 +192,7 @@ def live() -> Iterator[Shell]:
 def test_a_command_that_asks_an_instance_runs_as_printed(live: Shell, command: Command) -> None:
     address = url_of(live.directory / "berth").removeprefix("http://")
     text = command.text.replace("localhost:8080", address)
-    if "--watch" in text:
+    if "--watch" in text or text.startswith("berth events"):
         live.watch(text.partition("#")[0].strip())
     else:
         live.run(text)

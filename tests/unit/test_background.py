@@ -22,6 +22,7 @@ _AWAITED = {
     "services/api/audit.py": "by all who ask for the audit",
     "services/api/disconnect.py": "by the request",
     "services/background.py": "this is the one place",
+    "services/cli/in_process.py": "by the answer, which ends it",
     "services/cli/reaching.py": "by the question whether any server answers, which ends them all",
     "services/cli/streaming.py": "by the loop that it tells of changes, which ends it",
     "services/processes.py": "by the thread, which ends with it",
