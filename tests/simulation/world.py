@@ -398,6 +398,7 @@ class World:
             "epochs": epochs,
             "fenced commits": self.auditor.fenced_commits,
             "conflicts": self.auditor.conflicts,
+            "moments of the past compared": self.auditor.moments,
             "gangs placed": self.auditor.gangs,
             "gangs of Workloads placed": self.auditor.workloads,
             "pods lent room": self.auditor.lent,
