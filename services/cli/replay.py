@@ -18,6 +18,8 @@ from services.phrases import plural
 from services.times import TIMES, moment_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from services.bootstrap import Place
     from services.replay.replay import Outcome, Progress
 
@@ -77,23 +79,11 @@ async def replay(
     been different.
     """
     from services import bootstrap
-    from services.cli.what_if import changed, check_plot, draw, print_compared
+    from services.cli.what_if import changed, draw, print_compared
 
-    shown_at = time.monotonic()
-
-    async def report(progress: Progress) -> None:
-        nonlocal shown_at
-        if time.monotonic() - shown_at >= _SECONDS_BETWEEN:
-            shown_at = time.monotonic()
-            done = f"{progress.batches_count:,} of {progress.total:,} batches"
-            echo(f"{done} so far", err=True)
-
+    report = _reporter()
     is_what_if = profile is not None or bool(nodes)
-    if not is_what_if and (form is ReplayFormat.CSV or plot is not None):
-        raise typer.BadParameter("csv and --plot are for --profile and --with")
-    if plot is not None:
-        check_plot(plot)
-    _check_span(since, until)
+    _check(since, until, form, plot, is_what_if=is_what_if)
     change = changed(profile, nodes or []) if is_what_if else None
     await reach_ledger(settings)
     async with bootstrap.place(settings, join=True) as at:
@@ -122,8 +112,30 @@ def _print(outcome: Outcome, form: ReplayFormat) -> None:
         out.say(_told(outcome))
 
 
-def _check_span(since: str | None, until: str | None) -> None:
-    """Refuse what is neither a batch nor a time, before anything is opened."""
+def _reporter() -> Callable[[Progress], Awaitable[None]]:
+    """Return what says how far a replay is, once a second."""
+    shown_at = time.monotonic()
+
+    async def report(progress: Progress) -> None:
+        nonlocal shown_at
+        if time.monotonic() - shown_at >= _SECONDS_BETWEEN:
+            shown_at = time.monotonic()
+            done = f"{progress.batches_count:,} of {progress.total:,} batches"
+            echo(f"{done} so far", err=True)
+
+    return report
+
+
+def _check(
+    since: str | None, until: str | None, form: ReplayFormat, plot: Path | None, *, is_what_if: bool
+) -> None:
+    """Refuse what is neither a batch nor a time, or does not go together, before anything is opened."""
+    from services.cli.what_if import check_plot
+
+    if not is_what_if and (form is ReplayFormat.CSV or plot is not None):
+        raise typer.BadParameter("csv and --plot are for --profile and --with")
+    if plot is not None:
+        check_plot(plot)
     for name, text in (("from", since), ("to", until)):
         if text is not None and not text.isdecimal():
             check_times(**{name: text})
