@@ -50,7 +50,7 @@ def moment_ms(path: str, text: str, now: datetime.datetime | None = None) -> int
     """
     at = now or datetime.datetime.now(datetime.UTC)
     try:
-        found = _moment(text.strip(), at)
+        found = _moment(text.strip(), at).astimezone(datetime.UTC)  # no other year has a name there
         return int(found.timestamp() * 1000)
     except (ValueError, OverflowError):
         raise FieldError(path, f"{shown(text)} is not a time; allowed are {TIMES}") from None

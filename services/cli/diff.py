@@ -46,7 +46,7 @@ async def diff(
     """Say what differs between two moments: nodes that came, went or changed, pods that moved, totals."""
     from services.cli.source import fetch, open_source, target
 
-    asked = {"from": moment_of(begin), "until": moment_of(until), "namespace": namespace}
+    asked = {"from": moment_of(begin, "FROM"), "until": moment_of(until, "UNTIL"), "namespace": namespace}
     async with open_source(settings) as source:
         found = await fetch(source, target("/v1/diff", **asked))
     if form in (Format.JSON, Format.YAML):
@@ -56,9 +56,10 @@ async def diff(
 
 
 def _print(found: Json, *, is_wide: bool) -> None:
-    counts = Counter(each["change"] for each in found["pods"])
-    counts.update(f"nodes {each['change']}" for each in found["nodes"])
-    what = ", ".join(f"{count:,} {change}" for change, count in sorted(counts.items())) or "nothing"
+    pods, nodes = (Counter(each["change"] for each in found[of]) for of in ("pods", "nodes"))
+    told = [f"{count:,} {change}" for change, count in sorted(pods.items())]
+    told += [f"{plural(count, 'node')} {change}" for change, count in sorted(nodes.items())]
+    what = ", ".join(told) or "nothing"
     say(f"From {found['from'] or 'the beginning'} to {found['until'] or 'the beginning'}: {what}.")
     if found["more"]:
         say("There is more than is shown: ask for a shorter time, or for a namespace.")

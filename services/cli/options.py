@@ -152,12 +152,15 @@ def check_times(**given: str | None) -> None:
                 raise typer.BadParameter(str(error)) from None
 
 
-def moment_of(text: str | None) -> str | None:
-    """Return a moment of the past as the API takes it; an age becomes a time, one for all pages of a list."""
+def moment_of(text: str | None, path: str = "--at") -> str | None:
+    """Return a moment of the past as the API takes it; an age becomes a time, one for all pages of a list.
+
+    ``path`` is where the text stands, for the error.
+    """
     if text is None:
         return None
     try:
-        found = as_of("--at", text)
+        found = as_of(path, text)
     except FieldError as error:
         raise typer.BadParameter(str(error)) from None
     if isinstance(found, int):

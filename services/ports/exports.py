@@ -175,7 +175,7 @@ _ATTEMPTS = Schema(
         _int("nodes", "How many nodes there were", "nodes"),
         _json("reasons", "Nodes per reason code", "nodes"),
         _bool("unresolvable", "Whether the pods had no node even if every other pod left"),
-        _text("cycle", "Id of the cycle that explains the last attempt; empty: none is needed", _ID),
+        _text("cycle", "Id of the cycle that explains the first attempt; empty: none is needed", _ID),
     ),
     1_000,
 )

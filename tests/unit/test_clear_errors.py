@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from services.cli.diff import _print as print_diff
 from services.cli.main import app
 from services.config import SETTINGS, unknown_variables
 
@@ -91,3 +92,21 @@ def test_a_silent_server_is_named_at_once_and_given_up_within_seconds(flag: str,
     assert f"at 127.0.0.1:{silent_port} …" in done.stderr
     assert "did not answer within 5 s; check" in done.stderr
     assert done.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"), [(("soon",), "FROM"), (("1h", "soon"), "UNTIL")], ids=["from", "until"]
+)
+def test_diff_names_the_moment_that_is_none(arguments: tuple[str, ...], named: str) -> None:
+    shown = berth("diff", *arguments)
+    assert shown.exit_code == 2
+    assert f"{named}: 'soon' is no moment; allowed are 1h (ago)" in shown.output
+
+
+def test_diff_counts_one_node_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    sums = {"nodes": 1, "bound": 0, "pending": 0, "groups": 0, "allocatable": {}, "requested": {}, "at": None}
+    came = [{"name": "n1", "change": "came", "fields": {}}]
+    pods = [{"namespace": "a", "name": "p", "uid": "u", "change": "placed", "before": None, "after": "n1"}]
+    found = {"from": None, "until": None, "more": False, "before": sums, "after": sums}
+    print_diff({**found, "nodes": came, "pods": pods}, is_wide=False)
+    assert "to the beginning: 1 placed, 1 node came." in "".join(capsys.readouterr())

@@ -39,7 +39,10 @@ def test_a_time_is_read(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "soon", "1", "-1h", "1y", "25:00", "3:7", "2026-02-30", "9" * 9 + "w", "\u0661h", "13-01 00:00"],
+    [
+        *("", "soon", "1", "-1h", "1y", "25:00", "3:7", "2026-02-30", "9" * 9 + "w", "\u0661h"),
+        *("13-01 00:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"),
+    ],
 )
 def test_what_is_no_time_is_refused_with_what_is_allowed(text: str) -> None:
     with pytest.raises(
