@@ -228,8 +228,13 @@ def compiled_alone(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: N
 
 def less_urgent(state: ClusterState, pod: PodSpec) -> dict[str, Nomination]:
     """Return the nominations that do not count for a pod, by key: its own, and those of lower priority."""
-    known, priority = state.nominations.entries, pod.template.priority
-    return {key: each for key, each in known.items() if each.priority < priority or key == pod.key}
+    return less_urgent_than(state, pod.template.priority, pod.key)
+
+
+def less_urgent_than(state: ClusterState, priority: int, pod_key: str) -> dict[str, Nomination]:
+    """Return the same, given the priority and the key of the pod."""
+    known = state.nominations.entries
+    return {key: each for key, each in known.items() if each.priority < priority or key == pod_key}
 
 
 @contextmanager
@@ -240,14 +245,25 @@ def slots_apart(
     if not state.index.is_settled:
         state.apply(Reclassify())
     state.apply(Lent())
-    journal = state.index.journal
-    snapshot = Snapshot(state.table)
-    snapshot.sync()
-    slots = GroupSlots(state, snapshot, slots_max=1, view=view)
-    slots.reserve(plans)
-    slots.counters.sync(snapshot.rows_width)
-    yield snapshot, slots
-    state.index.journal = journal  # for counters that follow the state
+    with beside(state, plans, view) as found:
+        yield found
+
+
+@contextmanager
+def beside(
+    state: ClusterState, plans: Collection[ProfilePlan], view: NodeView
+) -> Iterator[tuple[Snapshot, GroupSlots]]:
+    """Return the same of a state that is up to date, as it is within a cycle: nothing of it is changed."""
+    journal, state.index.journal = state.index.journal, None
+    try:
+        snapshot = Snapshot(state.table)
+        snapshot.sync()
+        slots = GroupSlots(state, snapshot, slots_max=1, bytes_max=0, view=view)
+        slots.reserve(plans)
+        slots.counters.sync(snapshot.rows_width)
+        yield snapshot, slots
+    finally:
+        state.index.journal = journal  # for counters that follow the state
 
 
 def _look(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView) -> _Seen:
