@@ -8,6 +8,7 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from domain.cycle.schedule import Scheduler
+from domain.engine.verdicts import CycleResult
 from domain.model import limits
 from domain.model.config import HOSTED_REPLICAS
 from domain.model.errors import Fenced
@@ -43,6 +44,7 @@ from services.worker.ledger_view import LedgerView
 from services.worker.read_ahead import ReadAhead, changes_plans, is_of_use
 from services.worker.recent_claims import RecentClaims
 from services.worker.restoring import restore, restore_gone, restore_waiting
+from services.worker.shadow import Shadow
 
 
 class Planner:
@@ -131,6 +133,7 @@ class Planner:
         restore(base, self.scheduler, self.ledger_view)
         restore_gone(base.tombstones, self.scheduler.state.tombstones, self._step_ms)
         self._hosted = HostedRows(self.scheduler, self.ledger_view, base)
+        self.shadow: Shadow | None = None  # of a worker that has a shadow profile; a replay never has
 
     def take(self, leases: Sequence[Lease], part: LedgerPart) -> None:
         """Decide for these shards, too, from where the ledger says that they are."""
@@ -316,7 +319,7 @@ class Planner:
         self._now_ms = builder.now_ms
         began_us, is_tried = self._stopwatch(), False
         if not self._refold_below:
-            result = self.scheduler.cycle(self._now_ms, self._due_moments.passed_ms(self._now_ms))
+            result = self._cycle(self._due_moments.passed_ms(self._now_ms))
             builder.decide(result, duration_us=self._stopwatch() - began_us)
             builder.cluster.strict |= self.guards.decide(result, self.scheduler.state)
             builder.cluster.hosted, builder.cluster.scales = self._hosted.look(self._now_ms)
@@ -326,6 +329,11 @@ class Planner:
         asked = folded.ends or lost_keys or is_tried or self._is_renewed
         changed = builder.has_any or self.scheduler.state.own_changes.has_any
         return builder, folded, bool(asked or changed)
+
+    def _cycle(self, passed_ms: int) -> CycleResult:
+        if self.shadow is None:
+            return self.scheduler.cycle(self._now_ms, passed_ms)
+        return self.shadow.cycle(self.scheduler, self._now_ms, passed_ms)
 
     def _build(self, builder: BatchBuilder, folded: Folded) -> CommitBatch:
         advances, due_ms = self._advance(folded.ends), self._due_moments.due_ms
