@@ -35,6 +35,7 @@ from services.api.profiles import profile_routes
 from services.api.replicas import replicas_routes
 from services.api.resending import resend_routes
 from services.api.routes import decision_routes, node_routes, pod_routes, state_routes
+from services.api.shadow import shadow_routes
 from services.api.usage import usage_routes
 from services.api.why import why_routes
 from services.api.workers import worker_routes
@@ -88,6 +89,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
         nomination_routes,
         gang_routes,
         worker_routes,
+        shadow_routes,
         action_routes,
         replicas_routes,
     )

@@ -35,6 +35,7 @@ from services.cli import (
     replay,
     serve,
     setup,
+    shadow,
     top,
     why,
 )
@@ -179,6 +180,7 @@ app.command("explain", rich_help_panel=USE)(explain.explain)
 app.command("diff", rich_help_panel=USE)(diff.diff)
 app.command("top", rich_help_panel=USE)(top.top)
 app.command("why", rich_help_panel=USE)(why.why)
+app.command("shadow", rich_help_panel=USE)(shadow.shadow)
 app.command("bill", rich_help_panel=USE)(bill.bill)
 app.command("export", rich_help_panel=USE)(export.export)
 app.command("accesses", rich_help_panel=USE)(accesses.accesses)

@@ -34,7 +34,7 @@ class ShadowCounts(msgspec.Struct, frozen=True, kw_only=True):
     Attributes
     ----------
     attempts, pods : int
-        Attempts compared, and the pods that stood for the same decision.
+        Attempts compared, and the pods of those for which either profile finds a node.
     agreed, agreed_pods : int
         Those whose live node is among the best of the shadow profile.
     live_refused, shadow_refused : int

@@ -155,17 +155,17 @@ class Shadow:
 
 def counts_of(found: Compared, pods: int) -> ShadowCounts:
     """Return the counts of one attempt, which stands for so many pods."""
-    both = found.live_finds and found.shadow_finds
+    both, either = found.live_finds and found.shadow_finds, found.live_finds or found.shadow_finds
     return ShadowCounts(
         attempts=1,
-        pods=pods,
+        pods=pods if either else 0,
         agreed=int(found.agrees),
         agreed_pods=pods if found.agrees else 0,
         live_refused=int(both and found.shadow_loss is None),
         shadow_refused=int(both and found.live_loss is None),
         only_live=int(found.live_finds and not found.shadow_finds),
         only_shadow=int(found.shadow_finds and not found.live_finds),
-        neither=int(not (found.live_finds or found.shadow_finds)),
+        neither=int(not either),
         shadow_rated=int(found.shadow_loss is not None),
         shadow_loss_sum=found.shadow_loss or 0.0,
         live_rated=int(found.live_loss is not None),
