@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import datetime
+import json
+from collections.abc import AsyncIterator, Callable
 from itertools import count
 
 import msgspec
 import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry
+from typer.testing import CliRunner
 
 from domain.cycle.schedule import Scheduler
 from domain.engine.shadow import Compared
@@ -17,8 +21,12 @@ from domain.model.events import NodeDeleted, NodeUpserted, PodUpserted, ProfileD
 from domain.model.nodes import Taint
 from domain.model.pods import PodTemplate
 from domain.model.profiles import BUILT_IN_PROFILES, PluginUse, Profile
+from services.api.shadow import told
+from services.cli import source
+from services.cli.main import app
 from services.lag import Lag
-from services.ports.workers import ShadowCounts
+from services.ports.store import WorkerState
+from services.ports.workers import Figures, ShadowCounts, ShadowFigures
 from services.worker import shadow as module
 from services.worker.metrics import ShadowMetrics
 from services.worker.shadow import CREDIT_SECONDS_MAX, Shadow, counts_of
@@ -164,21 +172,21 @@ def test_the_profile_may_come_change_and_go() -> None:
         scheduler.fold(PodUpserted(pod(name, of("spread"))))
         assert len(shadow.cycle(scheduler, 0, 0).tried) == 1
 
-    def told() -> tuple[str, int, int]:
+    def state() -> tuple[str, int, int]:
         return shadow.figures.state, shadow.figures.revision, shadow.figures.counts.attempts
 
     placed("a")
-    assert told() == ("unknown", 0, 0)
+    assert state() == ("unknown", 0, 0)
     scheduler.fold(ProfileUpserted(scoring("later", "MostAllocated")))
     placed("b")
     placed("c")
-    assert told() == ("on", 1, 2)
+    assert state() == ("on", 1, 2)
     scheduler.fold(ProfileUpserted(scoring("later", "LeastAllocated")))
     placed("d")
-    assert told() == ("on", 2, 1)
+    assert state() == ("on", 2, 1)
     scheduler.fold(ProfileDeleted("later"))
     placed("e")
-    assert told() == ("unknown", 0, 0)
+    assert state() == ("unknown", 0, 0)
 
 
 def test_it_takes_no_more_than_its_share() -> None:
@@ -265,3 +273,61 @@ def test_counts_add_up() -> None:
         live_rated=1,
         live_loss_sum=2.5,
     )
+
+
+def test_the_sums_of_workers_are_those_of_their_newest_revision() -> None:
+    """A worker that has not folded the new revision yet counts for itself alone; one that is gone does not."""
+
+    def worker(name: str, revision: int, counts: ShadowCounts, *, is_up: bool = True) -> WorkerState:
+        of = ShadowFigures(profile="packed", state="on", revision=revision, counts=counts)
+        now = datetime.datetime.now(datetime.UTC)
+        return WorkerState(name, name, "", now, now, None, is_up, True, [0], Figures(shadow=of))
+
+    one = ShadowCounts(attempts=4, agreed=3, shadow_rated=4, shadow_loss_sum=2.0, neither=1, pods=6)
+    rows = [
+        worker("a", 2, one),
+        worker("b", 2, one.plus(one)),
+        worker("c", 1, one),
+        worker("d", 2, one, is_up=False),
+        worker("e", 2, one)._replace(figures=Figures()),
+        worker("f", 2, one)._replace(figures=None),
+    ]
+    (item,) = told(rows)
+    assert [each.name for each in item.workers] == ["a", "b", "c"]
+    assert (item.revision, item.attempts, item.pods, item.neither) == (2, 12, 18, 3)
+    assert (item.agreement, item.regret, item.live_regret) == (1.0, 0.5, None)
+
+
+def test_figures_without_a_shadow_profile_are_written_as_before() -> None:
+    assert b"shadow" not in msgspec.json.encode(Figures())
+    of = ShadowFigures(profile="packed", state="on", counts=ShadowCounts(attempts=2))
+    figures = Figures(shadow=of)
+    assert msgspec.json.decode(msgspec.json.encode(figures), type=Figures) == figures
+
+
+def test_the_command_prints_what_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = ShadowCounts(attempts=8, agreed=6, shadow_rated=8, shadow_loss_sum=10.0, skipped=1)
+    figures = Figures(shadow=ShadowFigures(profile="packed", state="on", revision=3, counts=counts))
+    now = datetime.datetime.now(datetime.UTC)
+    rows = [WorkerState(name, name, "", now, now, None, True, True, [0], figures) for name in "ab"]
+    items = [msgspec.to_builtins(each) for each in told(rows)]
+
+    async def fetch_all(_: object, path: str, __: object, *, profile: str | None) -> list[object]:
+        assert path == "/v1/shadow"
+        return [each for each in items if profile in (None, each["profile"])]
+
+    @contextlib.asynccontextmanager
+    async def open_source(_: object) -> AsyncIterator[None]:
+        yield None
+
+    monkeypatch.setattr(source, "fetch_all", fetch_all)
+    monkeypatch.setattr(source, "open_source", open_source)
+    shown = CliRunner().invoke(app, ["shadow", "packed"])
+    assert shown.exit_code == 0, shown.output
+    lines = [line.split("\t") for line in shown.output.splitlines()]
+    assert lines[1][:6] == ["packed", "on", "3", "16", "75.0%", "1.25"]
+    assert [line[0] for line in lines[5:]] == ["a", "b"]
+    as_json = CliRunner().invoke(app, ["shadow", "-o", "json"])
+    assert json.loads(as_json.output) == items
+    other = CliRunner().invoke(app, ["shadow", "other"])
+    assert "no worker that is up compares the profile other" in other.output
