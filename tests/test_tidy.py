@@ -25,7 +25,7 @@ HEART = (
     "services/codec", "services/ports", "services/worker", "services/relay", "services/replay",
 )  # fmt: skip
 LARGE = {
-    "domain/counting/counters.py:CounterTable": (34, 17),
+    "domain/counting/counters.py:CounterTable": (35, 17),
     "domain/counting/domains.py:Domains": (18, 16),
     "domain/cycle/schedule.py:Scheduler": (24, 24),
     "domain/engine/explanation.py:KernelOutput": (5, 14),

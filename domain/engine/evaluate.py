@@ -251,17 +251,28 @@ def slots_apart(
 
 @contextmanager
 def beside(
-    state: ClusterState, plans: Collection[ProfilePlan], view: NodeView
+    state: ClusterState,
+    plans: Collection[ProfilePlan],
+    view: NodeView,
+    kept: tuple[Snapshot, GroupSlots] | None = None,
 ) -> Iterator[tuple[Snapshot, GroupSlots]]:
-    """Return the same of a state that is up to date, as it is within a cycle: nothing of it is changed."""
+    """Return the same of a state that is up to date, as it is within a cycle: nothing of it is changed.
+
+    ``kept`` is what an earlier call returned, since when resources have the same columns. It is of use again
+    where nothing was counted by domain: else it would have to follow the pods.
+    """
     journal, state.index.journal = state.index.journal, None
     try:
-        snapshot = Snapshot(state.table)
-        snapshot.sync()
-        slots = GroupSlots(state, snapshot, slots_max=1, bytes_max=0, view=view)
+        if kept is None or kept[1].counters.has_any:
+            snapshot = Snapshot(state.table)
+            kept = snapshot, GroupSlots(state, snapshot, slots_max=1, bytes_max=0, view=view)
+        snapshot, slots = kept
+        is_whole = snapshot.sync()
         slots.reserve(plans)
+        if not is_whole:
+            slots.void()
         slots.counters.sync(snapshot.rows_width)
-        yield snapshot, slots
+        yield kept
     finally:
         state.index.journal = journal  # for counters that follow the state
 

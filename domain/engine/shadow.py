@@ -12,11 +12,13 @@ import numpy as np
 
 from domain.engine.evaluate import Alone, beside, less_urgent_than, look_at_rows, winner
 from domain.engine.nominated_room import hold
+from domain.engine.slots import GroupSlots
 from domain.kernels.arrays import TOTAL_ONE
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.queue.groups import WaitingGroup
 from domain.state.cluster import ClusterState
+from domain.state.snapshot import Snapshot
 
 
 class Compared(NamedTuple):
@@ -43,33 +45,52 @@ class Compared(NamedTuple):
     live_loss: float | None = None
 
 
-def compare(
-    state: ClusterState, group: WaitingGroup, key: str, shadow: ProfilePlan, view: NodeView
-) -> Compared:
-    """Compare the profile of a group with another one, for the pod ``key`` of it.
+class Comparing:
+    """Compares profiles on one state, on a snapshot of its own that is kept from one pod to the next.
 
-    Nominations of pods of lower priority do not count. The pod is alone: a nomination of its own does not
-    bind it, and home nodes are as all others.
-
-    Cost: O(N) per filter and score of both profiles, and a snapshot of all nodes.
+    Parameters
+    ----------
+    state : ClusterState
+        It is only read: between ``apply`` and ``apply``, also within a cycle.
     """
-    live = group.plan
-    assert live is not None
-    with beside(state, (live, shadow), view) as (snapshot, slots):
-        out = less_urgent_than(state, group.template.priority, key)
-        snapshot.reserve(len(out))
-        hold(state, snapshot, out.values(), -1)
-        slots.counters.nominated.out = out
-        totals = []
-        for plan in (live, shadow):
-            if WaitingGroup(group.signature, group.template, plan).held_by:
-                totals.append(np.full(state.table.count, -1, dtype=np.int64))
-                continue
-            slots.start_call()
-            program = slots.program(plan, group.signature, group.template, plan, group.pod_class)
-            assert program is not None, "the first program of a call has room"
-            totals.append(look_at_rows(plan, Alone(snapshot, slots, program))[3])
-    return _compared(state, group, totals[0], totals[1], (live, shadow))
+
+    def __init__(self, state: ClusterState) -> None:
+        self.state = state
+        self._view = NodeView(state)
+        self._kept: tuple[Snapshot, GroupSlots] | None = None
+        self._columns_revision = 0
+
+    def compare(self, group: WaitingGroup, key: str, shadow: ProfilePlan) -> Compared:
+        """Compare the profile of a group with another one, for the pod ``key`` of it.
+
+        Nominations of pods of lower priority do not count. The pod is alone: a nomination of its own does not
+        bind it, and home nodes are as all others.
+
+        Cost: O(N) per filter and score of both profiles, and per counter that either asks for O(classes).
+        """
+        state, live = self.state, group.plan
+        assert live is not None
+        if self._columns_revision != state.resources.revision:
+            self._kept, self._columns_revision = None, state.resources.revision
+        with beside(state, (live, shadow), self._view, self._kept) as self._kept:
+            snapshot, slots = self._kept
+            out = less_urgent_than(state, group.template.priority, key)
+            snapshot.reserve(len(out))
+            hold(state, snapshot, out.values(), -1)  # the next ``sync`` counts them again
+            slots.counters.nominated.out = out
+            totals = [self._totals(group, plan) for plan in (live, shadow)]
+        return _compared(state, group, totals[0], totals[1], (live, shadow))
+
+    def _totals(self, group: WaitingGroup, plan: ProfilePlan) -> np.ndarray:
+        """Return int64[N]: the total of each row, less than 0 where the profile refuses it."""
+        if WaitingGroup(group.signature, group.template, plan).held_by:
+            return np.full(self.state.table.count, -1, dtype=np.int64)
+        assert self._kept is not None
+        snapshot, slots = self._kept
+        slots.start_call()
+        program = slots.program(plan, group.signature, group.template, plan, group.pod_class)
+        assert program is not None, "the first program of a call has room"
+        return look_at_rows(plan, Alone(snapshot, slots, program))[3]
 
 
 def _compared(

@@ -201,6 +201,8 @@ class Worker:
 
     def _free(self) -> None:
         self._state = None
+        if self._shadow is not None:
+            self._shadow.forget()
         self._memory.release()
 
     async def _think(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:

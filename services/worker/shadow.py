@@ -10,14 +10,14 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
 from domain.cycle.schedule import Scheduler
-from domain.engine.shadow import Compared, compare
+from domain.engine.shadow import Compared, Comparing
 from domain.engine.verdicts import CycleResult
 from domain.plugins.registry import ProfilePlan
-from domain.plugins.view import NodeView
 from domain.queue.groups import Tried, WaitingGroup
 from services.lag import Lag
 from services.ports.workers import ShadowCounts, ShadowFigures
@@ -57,6 +57,7 @@ class Shadow:
         self._metrics = metrics
         self._stopwatch = stopwatch
         self._plan: ProfilePlan | None = None
+        self._comparing: Comparing | None = None
         self._counts = ShadowCounts()
         self._credit_us = 0.0
         self._spent_us = 0  # in the cycle under way
@@ -74,9 +75,10 @@ class Shadow:
         self._follow(scheduler)
         if self._plan is None or self._has_failed:
             return scheduler.cycle(now_ms, passed_ms)
-        view = NodeView(scheduler.state)
+        if self._comparing is None or self._comparing.state is not scheduler.state:
+            self._comparing = Comparing(scheduler.state)
         began_us, self._spent_us = self._stopwatch(), 0
-        scheduler.watch = lambda candidates: self._watch(scheduler, view, candidates)
+        scheduler.watch = partial(self._watch, self._comparing)
         try:
             result = scheduler.cycle(now_ms, passed_ms)
         finally:
@@ -85,6 +87,10 @@ class Shadow:
         self._credit_us = min(self._credit_us + SHARE_MAX * own_us, CREDIT_SECONDS_MAX * 1e6)
         self._tell()
         return result
+
+    def forget(self) -> None:
+        """Let go of the state that the worker forgets."""
+        self._comparing = None
 
     def _follow(self, scheduler: Scheduler) -> None:
         """Take the profile as it is in force now; counts of another revision are of no use."""
@@ -104,20 +110,19 @@ class Shadow:
             counts=self._counts,
         )
 
-    def _watch(self, scheduler: Scheduler, view: NodeView, candidates: Sequence[Tried]) -> None:
+    def _watch(self, comparing: Comparing, candidates: Sequence[Tried]) -> None:
         """Compare one pod of each group, as long as time does; the groups take turns to be the first."""
+        if self._has_failed:
+            return
         began_us = self._stopwatch()
         try:
-            self._compare_each(scheduler, view, candidates, began_us)
+            self._compare_each(comparing, candidates, began_us)
         except Exception:
             _LOGGER.exception("the shadow profile is given up until this process starts again")
             self._has_failed = True
-            scheduler.watch = None
         self._spent_us += self._stopwatch() - began_us
 
-    def _compare_each(
-        self, scheduler: Scheduler, view: NodeView, candidates: Sequence[Tried], began_us: int
-    ) -> None:
+    def _compare_each(self, comparing: Comparing, candidates: Sequence[Tried], began_us: int) -> None:
         assert self._plan is not None
         sizes = Counter(group for _, group in candidates if not group.parked)
         firsts: dict[WaitingGroup, str] = {}
@@ -133,7 +138,7 @@ class Shadow:
             if self._is_lagging or self._credit_us <= 0:
                 self._skip(len(left) - n)
                 return
-            found = compare(scheduler.state, group, key, self._plan, view)
+            found = comparing.compare(group, key, self._plan)
             now_us = self._stopwatch()
             self._credit_us -= now_us - began_us
             began_us = now_us

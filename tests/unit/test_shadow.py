@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from typer.testing import CliRunner
 
 from domain.cycle.schedule import Scheduler
-from domain.engine.shadow import Compared
+from domain.engine.shadow import Compared, Comparing
 from domain.engine.verdicts import Placement
 from domain.model.events import NodeDeleted, NodeUpserted, PodUpserted, ProfileDeleted, ProfileUpserted
 from domain.model.nodes import Taint
@@ -211,11 +211,11 @@ def test_groups_take_turns_where_time_does_not_do_for_all(monkeypatch: pytest.Mo
     scheduler, shadow = scheduler_of(40_000, 80_000), shadow_of("packed", Steps(1_000))
     seen = list[str]()
 
-    def compare(state: object, group: object, key: str, *_: object) -> Compared:
+    def compare(self: Comparing, group: object, key: str, plan: object) -> Compared:
         seen.append(key)
         return Compared(live_finds=True, shadow_finds=True)
 
-    monkeypatch.setattr(module, "compare", compare)
+    monkeypatch.setattr(Comparing, "compare", compare)
     for cycle in range(3):
         for n in range(3):
             scheduler.fold(PodUpserted(pod(f"p{n}-{cycle}", of("spread", 1 + n))))
@@ -251,7 +251,7 @@ def test_a_fault_ends_it_and_not_the_worker(monkeypatch: pytest.MonkeyPatch) -> 
     def compare(*_: object) -> Compared:
         raise ValueError("a fault")
 
-    monkeypatch.setattr(module, "compare", compare)
+    monkeypatch.setattr(Comparing, "compare", compare)
     for n in range(3):
         scheduler.fold(PodUpserted(pod(f"p{n}", of("spread"))))
         (found,) = shadow.cycle(scheduler, n, n).verdicts
@@ -276,7 +276,7 @@ def test_counts_add_up() -> None:
 
 
 def test_the_sums_of_workers_are_those_of_their_newest_revision() -> None:
-    """A worker that has not folded the new revision yet counts for itself alone; one that is gone does not."""
+    """A worker that is behind by a revision counts for itself alone, one that is gone not at all."""
 
     def worker(name: str, revision: int, counts: ShadowCounts, *, is_up: bool = True) -> WorkerState:
         of = ShadowFigures(profile="packed", state="on", revision=revision, counts=counts)
