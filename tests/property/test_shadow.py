@@ -60,7 +60,7 @@ def test_the_recorded_day_has_the_same_bytes_beside_a_shadow_profile(shadows: li
 
 
 @pytest.fixture
-def compared_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Compared]]:
+def compared_anew(monkeypatch: pytest.MonkeyPatch) -> list[Compared]:
     """Compare each pod once more with nothing kept, and note what came of it."""
     found, compare = list[Compared](), Comparing.compare
 
@@ -70,7 +70,7 @@ def compared_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Compared]]:
         return found[-1]
 
     monkeypatch.setattr(Comparing, "compare", twice)
-    yield found
+    return found
 
 
 @pytest.mark.parametrize("shadows", ["packed"], indirect=True)
@@ -90,14 +90,16 @@ def test_nor_where_nodes_and_resources_come_and_go(seed: int, compared_anew: lis
         name, draw = f"n{random.randrange(90)}", random.random()
         if draw < 0.6:
             extended = {f"x/{random.randrange(3)}": 4} if random.random() < 0.2 else None
-            of = node(name, cpu=random.choice((2_000, 4_000)), version=None, extended=extended)
+            labels = {"zone": random.choice("xyz")}
+            cpu = random.choice((2_000, 4_000))
+            of = node(name, cpu, version=None, labels=labels, extended=extended)
             scheduler.fold(NodeUpserted(of))
         elif draw < 0.7:
             scheduler.fold(NodeDeleted(name))
         else:
-            spread = SpreadConstraint("kubernetes.io/hostname", 1, soft=True, selector=ALL)
-            rules = {"spread": (spread,)} if random.random() < 0.2 else {}
-            shape = template(cpu=random.choice((100, 300)), memory=GIB, **rules)
+            spread = SpreadConstraint(topology_key="zone", hard=random.random() < 0.5, selector=ALL)
+            rules = (spread,) if random.random() < 0.2 else ()
+            shape = template(cpu=random.choice((100, 300)), memory=GIB, spread=rules)
             scheduler.fold(PodUpserted(pod(f"p{step}", shape)))
         shadow.cycle(scheduler, step, step)
     assert shadow.figures.state == "on"
