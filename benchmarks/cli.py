@@ -17,6 +17,7 @@ from benchmarks.measured import (
     show_json,
     show_memory,
     show_preemption,
+    show_query,
     show_shards,
 )
 from services.cli.options import CommandError
@@ -246,6 +247,29 @@ def colocation(
         show_json(report)
     else:
         show_colocation(report)
+
+
+@app.command("query")
+def query(
+    decisions: Annotated[int, typer.Option(min=10_000, help="Decisions in the ledger.")] = 10_000_000,
+    nodes: Annotated[int, typer.Option(min=10, help="Number of nodes.")] = 5_000,
+    rate: Annotated[int, typer.Option(min=10, help="Pods a second of log time in the history.")] = 1_000,
+    life: Annotated[int, typer.Option(min=4, help="Seconds that a pod stays, a multiple of 4.")] = 100,
+    offered: Annotated[int, typer.Option(min=100, help="Decisions a second that are committed.")] = 5_000,
+    dsn: Annotated[str, typer.Option(help="An empty database; without it a server is started.")] = "",
+    output: Output = BenchFormat.TABLE,
+) -> None:
+    """Measure the API's answers about millions of decisions, now and of the past, and commits beside them."""
+    from benchmarks.query import Size, run
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # then, too, stop what was started
+    if life % 4 or decisions // (2 * rate) <= life:
+        raise CommandError("--life is a multiple of 4, and shorter than the history of --decisions")
+    report = run(Size(decisions, nodes, rate, life), offered, dsn)
+    if output is BenchFormat.JSON:
+        show_json(report)
+    else:
+        show_query(report)
 
 
 @app.command("engine")

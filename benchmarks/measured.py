@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from benchmarks.gangs import GangReport
     from benchmarks.memory import MemoryRun
     from benchmarks.preemption import PreemptionReport
+    from benchmarks.query import QueryReport
     from benchmarks.report import Report
 
 
@@ -145,6 +146,26 @@ def show_colocation(report: ColocationReport) -> None:
         *(("RATIO", "ratio"), ("MEASUREMENTS", "measurements"), ("LOW PLACED", "low_placed")),
     )
     print_table("colocation", columns, [msgspec.to_builtins(report)])
+    echo(f"the clock: {report.clock}")
+    _print_machine(report.machine, 1)
+
+
+def show_query(report: QueryReport) -> None:
+    """Print a line per question, and how long commits took alone and beside them."""
+    columns = _columns(
+        *(("QUESTION", "question"), ("TIMES", "times"), ("p50 ms", "p50_ms"), ("p99 ms", "p99_ms")),
+        ("BYTES", "answer_bytes"),
+    )
+    print_table("questions", columns, [msgspec.to_builtins(each) for each in report.asked])
+    columns = _columns(
+        *(("COMMITS BESIDE", "beside"), ("BATCHES", "batches"), ("OFFERED/s", "offered_per_second")),
+        *(("p50 ms", "p50_ms"), ("p99 ms", "p99_ms")),
+    )
+    print_table("commits", columns, [msgspec.to_builtins(each) for each in report.commits])
+    echo(
+        f"{report.decisions:,} decisions, {report.nodes:,} nodes, {report.placed:,} pods placed, "
+        f"{report.shards} shards; generated in {report.generated_seconds:.0f} s"
+    )
     echo(f"the clock: {report.clock}")
     _print_machine(report.machine, 1)
 

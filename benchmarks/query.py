@@ -15,8 +15,10 @@ import hashlib
 import random
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import asyncpg
@@ -26,6 +28,8 @@ import msgspec
 from benchmarks.machine import describe
 from domain.model.decisions import Attempt, Candidate, Decision, Outcome
 from domain.model.pods import PodTemplate
+from ops.child import environment, python_module, python_path
+from ops.postgres import PostgresServer
 from services import bootstrap
 from services.api.formats import cursor
 from services.codec.attempts import encode_attempt, pack_attempts
@@ -449,9 +453,10 @@ async def _counted(dsn: str) -> tuple[int, int]:
 
 
 def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> CommitBatch:
-    """Return the batch that places pods on the first nodes, two each."""
+    """Return the batch that places pods on the first nodes, as many on each."""
     at_ms, signature = BEGIN_MS + 10**9 + batch, hashlib.md5(b"0", usedforsecurity=False).digest()
-    count = PODS // 2
+    count = next(count for count in (1_000, 500, 100, 10) if count <= len(versions))
+    each = PODS // count
     made, opened = [], []
     for seq in range(first, first + PODS):
         of = {"shard": lease.shard, "seq": seq, "pod_uid": f"new-{seq}", "namespace": "ns-1"}
@@ -470,9 +475,9 @@ def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> 
         opened.append(PlacementOpened(**pod, labels={"app": "web"}, node=node, adopted=False, at_ms=at_ms))
     claims = []
     for number in range(1, count + 1):
-        seen: dict[str, Any] = {"version_seen": versions[number], "spec_count_seen": 1, "changes": 2}
-        claims.append(NodeClaim(id=number, name=f"node-{number}", delta={"cpu": 2}, **seen))
-        versions[number] += 2
+        seen: dict[str, Any] = {"version_seen": versions[number], "spec_count_seen": 1, "changes": each}
+        claims.append(NodeClaim(id=number, name=f"node-{number}", delta={"cpu": each}, **seen))
+        versions[number] += each
     row = JournalRow(
         shard=lease.shard,
         batch=batch + 1,
@@ -496,8 +501,10 @@ def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> 
 async def _committing(dsn: str, seconds: float, per_second: int, beside: str) -> Commits:
     """Commit in a process of its own, as a worker does."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.query", dsn, str(seconds), str(per_second)),
+        *python_module("benchmarks.query", dsn, str(seconds), str(per_second)),
         stdout=asyncio.subprocess.PIPE,
+        cwd="/",
+        env=environment(PYTHONPATH=python_path()),
     )
     out, _ = await process.communicate()
     took = sorted(msgspec.json.decode(out, type=list[float]))
@@ -514,6 +521,7 @@ async def measure(
     dsn: str, size: Size, per_second: int, report: Callable[[str], None], seconds: float = 20.0
 ) -> QueryReport:
     """Generate a history, ask of it, and commit beside that."""
+    described = describe()
     generated = await generate(dsn, size, report)
     report("asking")
     asked = await ask_all(dsn, size, report=report)
@@ -532,8 +540,22 @@ async def measure(
         asked=[*asked, *named],
         commits=[alone, await committing],
         clock=CLOCK,
-        machine=describe(),
+        machine=described,
     )
+
+
+def run(size: Size, per_second: int, dsn: str = "") -> QueryReport:
+    """Measure on a database that is given, or on a server that is started for it."""
+    if dsn:
+        return asyncio.run(measure(dsn, size, per_second, _tell))
+    with tempfile.TemporaryDirectory(prefix="berth-query-") as scratch:
+        Path(scratch).chmod(0o755)  # the server may run as another account
+        with PostgresServer(Path(scratch) / "postgres") as started:
+            return asyncio.run(measure(started, size, per_second, _tell))
+
+
+def _tell(progress: str) -> None:
+    sys.stderr.write(f"{progress}\n")
 
 
 if __name__ == "__main__":

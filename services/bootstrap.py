@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from domain.model.errors import BerthError
+from domain.model.errors import BerthError, FieldError
 from domain.model.limits import node_action_days, node_actions_max, scale_days
-from domain.model.profiles import BUILT_IN_PROFILES
+from domain.model.profiles import BUILT_IN_PROFILES, Profile
 from ops.child import environment, python_module, python_path
 from services.background import begin, ended, endless, every
 from services.build import build
@@ -30,12 +30,15 @@ if TYPE_CHECKING:
 
     from services.adapters.postgres.pruning import Pruned
     from services.api.advisor import How
+    from services.api.live import StreamLimits
     from services.ports.audit import Audit
     from services.ports.cgroups import Cgroups
     from services.ports.ledger import Ledger
     from services.ports.outbox import Outbox
     from services.ports.store import Store
     from services.replay.replay import Outcome, Progress
+    from services.replay.verify import Verified
+    from services.replay.what_if import Change, Compared
 
 
 _SWITCH_SECONDS = 0.0005
@@ -325,8 +328,8 @@ async def open_app(
         advisor = Advisor(_advising(at, told)) if told.why == "on" else None
         if advisor is not None:
             stack.push_async_callback(advisor.aclose)
-        parts = Deps(store, log, appender, gate, Gateway(), metrics, lookout, noted, audits, advisor)
-        yield create_app(parts, names)
+        parts = (store, log, appender, gate, Gateway(), metrics, lookout, noted, audits, advisor)
+        yield create_app(Deps(*parts, _stream_limits(told)), names)
 
 
 def _advising(at: Place, settings: Settings) -> How:
@@ -340,6 +343,13 @@ def _advising(at: Place, settings: Settings) -> How:
         environment(*of_driver, PYTHONPATH=python_path()),
         Beginning(dsn=at.dsn, seed=settings.seed, fresh_seconds=settings.why_fresh_seconds),
     )
+
+
+def _stream_limits(settings: Settings) -> StreamLimits:
+    from services.api.live import StreamLimits
+
+    told = settings.api_streams_max, settings.api_streams_per_key, settings.api_stream_seconds
+    return StreamLimits(*told)
 
 
 async def run_worker(
@@ -405,6 +415,79 @@ async def replay(
     log, history = open_log(at), PostgresHistory(at.dsn)
     try:
         return await Replay(history, log, ScratchLedger, report).run(first, last)
+    finally:
+        await _close(log, history)
+
+
+async def batch_at(at: Place, at_ms: int, *, is_last: bool) -> int | None:
+    """Return a batch by log time; see ``History.batch_at``."""
+    from services.adapters.postgres.history import PostgresHistory
+
+    history = PostgresHistory(at.dsn)
+    try:
+        return await history.batch_at(at_ms, is_last=is_last)
+    finally:
+        await history.aclose()
+
+
+async def profile_in_force(at: Place, name: str) -> Profile:
+    """Return the last revision of a profile of the ledger; raise ``FieldError`` where there is none."""
+    from domain.manifests.profile import profile_from_spec
+
+    store = open_store(at)
+    try:
+        rows = await store.profile_revisions(name, 1, None)
+    finally:
+        await store.aclose()
+    if not rows or rows[0].spec is None:
+        raise FieldError("--profile", f"{name!a} is neither a file, nor built in, nor in force in the ledger")
+    return profile_from_spec(rows[0].spec, name=name, path="spec")
+
+
+async def what_if(
+    at: Place,
+    change: Change,
+    first: int | None,
+    last: int | None,
+    report: Callable[[Progress], Awaitable[None]],
+) -> Compared:
+    """Plan recorded batches again as they were, and with a change; see ``services/replay/what_if.py``."""
+    from services.adapters.memory.history import ScratchLedger
+    from services.adapters.postgres.history import PostgresHistory
+    from services.replay.what_if import WhatIf
+
+    log, history = open_log(at), PostgresHistory(at.dsn)
+    try:
+        return await WhatIf(history, log, ScratchLedger, report).run(change, first, last)
+    finally:
+        await _close(log, history)
+
+
+async def verify(at: Place, shard: int, seq: int, report: Callable[[Progress], Awaitable[None]]) -> Verified:
+    """Plan the batch of a decision again and compare the decision; see ``services/replay/verify.py``."""
+    from services.adapters.memory.history import ScratchLedger
+    from services.adapters.postgres.history import PostgresHistory
+    from services.replay.verify import Verification
+
+    log, history = open_log(at), PostgresHistory(at.dsn)
+    try:
+        return await Verification(history, log, ScratchLedger, report).run(shard, seq)
+    finally:
+        await _close(log, history)
+
+
+async def case(
+    at: Place, shard: int, seq: int, report: Callable[[Progress], Awaitable[None]]
+) -> dict[str, Any]:
+    """Return a decision as a scenario that `berth plan` answers alike; see ``services/replay/case.py``."""
+    from services.adapters.memory.history import ScratchLedger
+    from services.adapters.postgres.history import PostgresHistory
+    from services.replay.case import Cases
+    from services.replay.verify import Verification
+
+    log, history = open_log(at), PostgresHistory(at.dsn)
+    try:
+        return await Cases(history, Verification(history, log, ScratchLedger, report)).of(shard, seq)
     finally:
         await _close(log, history)
 

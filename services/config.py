@@ -300,6 +300,21 @@ class Settings:
         "For how long the API answers why pods wait from what it has read of the ledger; docs/why.md.",
         10,
     )
+    api_streams_max: int = setting(
+        integer(1, 100_000),
+        "N",
+        "Streams of events that one API process has open at once; each is a connection.",
+        500,
+    )
+    api_streams_per_key: int = setting(
+        integer(1, 100_000), "N", "Streams of events at once of the keys of one name, per API process.", 50
+    )
+    api_stream_seconds: int = setting(
+        integer(1, 86_400),
+        "SECONDS",
+        "How long a stream of events is open; its reader then begins a new one, and its key counts anew.",
+        900,
+    )
     event_id_hours: int = setting(
         integer(1, 24 * 366),
         "HOURS",

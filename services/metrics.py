@@ -118,6 +118,7 @@ class ApiMetrics:
             "berth_api_events", "Events received by outcome", ["outcome"], registry=self.registry
         )
         self.tidied = tidied_gauge(registry, "berth_api_tidied")
+        self.streams = Gauge("berth_api_streams", "Streams of events that are open", registry=self.registry)
         self.accesses_lost = Counter(
             "berth_api_accesses_lost", "Requests that the access log does not have", registry=self.registry
         )

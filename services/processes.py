@@ -79,7 +79,7 @@ async def _serve_api(app: FastAPI, listening: socket.socket, settings: Settings)
             "warning: keys and answers cross the network unencrypted; "
             "set BERTH_API_TLS_CERT and BERTH_API_TLS_KEY, or put a proxy with TLS before this API"
         )
-    await serve_http(app, [listening], tls=tls)
+    await serve_http(app, [listening], tls=tls, ending=app.state.live.stop)
 
 
 @contextlib.contextmanager

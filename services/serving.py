@@ -243,7 +243,14 @@ class Connection(H11Protocol):
 class Server(uvicorn.Server):
     """Accepts connections as the limits allow and gives each a protocol that watches its client."""
 
-    def __init__(self, app: Any, limits: Limits, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self,
+        app: Any,
+        limits: Limits,
+        tls: ssl.SSLContext | None,
+        ending: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._ending = ending
         super().__init__(
             uvicorn.Config(
                 app,
@@ -334,6 +341,7 @@ class Server(uvicorn.Server):
         for task in (*self._accepting, *self._opening):
             task.cancel()
         await asyncio.gather(*self._accepting, *self._opening, return_exceptions=True)
+        self._ending()
         await super().shutdown(sockets)
         for connection in list(self.server_state.connections):
             if isinstance(connection, Connection):
@@ -364,9 +372,13 @@ async def serve_http(
     listening: Sequence[socket.socket],
     limits: Limits = _USUAL,
     tls: ssl.SSLContext | None = None,
+    ending: Callable[[], None] = lambda: None,
 ) -> None:
-    """Answer requests until cancelled; requests under way are finished."""
-    server = Server(app, _within_files(limits), tls)
+    """Answer requests until cancelled; requests under way are finished.
+
+    ``ending`` is called once no connection is accepted any more, for answers that do not end by themselves.
+    """
+    server = Server(app, _within_files(limits), tls, ending)
     serving = asyncio.create_task(server.serve(list(listening)))
     try:
         await asyncio.shield(serving)

@@ -44,13 +44,13 @@ LARGE = {
     "domain/state/table.py:NodeTable": (18, 16),
     "services/adapters/memory/database.py:MemoryDatabase": (22, 48),
     "services/adapters/memory/ledger.py:MemoryLedger": (28, 2),
-    "services/adapters/memory/store.py:MemoryStore": (39, 9),
-    "services/adapters/postgres/store.py:PostgresStore": (28, 9),
+    "services/adapters/memory/store.py:MemoryStore": (39, 11),
+    "services/adapters/postgres/store.py:PostgresStore": (29, 11),
     "services/codec/decode.py:Decoder": (9, 14),
-    "services/ports/store.py:Store": (26, 0),
+    "services/ports/store.py:Store": (27, 0),
     "services/worker/holding.py:Holding": (7, 17),
     "services/worker/metrics.py:WorkerMetrics": (7, 26),
-    "services/worker/planner.py:Planner": (29, 26),
+    "services/worker/planner.py:Planner": (29, 27),
     "services/worker/run.py:Worker": (13, 17),
 }
 """Classes with more methods or fields, and how many they have."""

@@ -109,8 +109,8 @@ class Scheduler:
         self.state = ClusterState(seed=seed, usage_window_seconds=usage_window_seconds)
         self.profiles = Profiles(profiles)
         self._backoff_ms = backoff_ms
-        self._excluded = Excluded()
-        self.queue = Queue(self.state, self.profiles.plans, backoff_ms, self._excluded)
+        self.excluded = Excluded()
+        self.queue = Queue(self.state, self.profiles.plans, backoff_ms, self.excluded)
         self._snapshot = Snapshot(self.state.table)
         self._homes = Homes(self.state)
         self._slots = GroupSlots(self.state, self._snapshot, homes=self._homes)
@@ -159,7 +159,7 @@ class Scheduler:
                         self.queue.remove_if_waiting(change.pod.key)
                     self.queue.add(change.pod, change.arrival, fresh=True)
                 case BindUndone():
-                    self._excluded.note(change.pod, change.node)
+                    self.excluded.note(change.pod, change.node)
                     self.queue.add(change.pod, change.arrival, fresh=True)
                 case PodResolved():
                     self.queue.regroup(change.pod, change.arrival)
@@ -226,8 +226,8 @@ class Scheduler:
         Returns the signatures of the pods that wait, each with a shard. Cost: O(pods), some 100 ns each.
         """
         before, pods = self.queue, self.state.pods
-        self._excluded.clear()
-        self.queue = Queue(self.state, self.profiles.plans, self._backoff_ms, self._excluded)
+        self.excluded.clear()
+        self.queue = Queue(self.state, self.profiles.plans, self._backoff_ms, self.excluded)
         self.queue.move_from(before)
         self._pauses = EvictionPauses()
         self._reserving = Reserving(self.state, self._reservation_ms)
@@ -264,7 +264,7 @@ class Scheduler:
     def due_ms(self, now_ms: int) -> int:
         """Return the log time after ``now_ms`` at which time alone changes what a cycle does."""
         nomination_ms = self.state.nominations.due_ms(now_ms, dying_seconds_max * 1_000)
-        waits_ms = min(self._pauses.ends.next_ms, self._excluded.due_ms)
+        waits_ms = min(self._pauses.ends.next_ms, self.excluded.due_ms)
         waits_ms = min(waits_ms, self.state.lending.due_ms, self.state.moves.due_ms(self.state.own))
         waits_ms = min(waits_ms, self.hosting.due_ms(now_ms))
         return min(self.queue.due_ms, nomination_ms, waits_ms, self._reserving.due_ms(self.queue))
@@ -281,7 +281,7 @@ class Scheduler:
         spared = self.state.apply(ReliefsPassed(passed_ms))
         self.sync(passed_ms)
         self.queue.pass_to(passed_ms)
-        for key in self._excluded.pass_to(passed_ms, now_ms):
+        for key in self.excluded.pass_to(passed_ms, now_ms):
             self.queue.readmit(key)
         changed = nominated_on(self.state, self.state.improved_rows)
         self._hold(changed, -1)  # the attempt refuses pods that may not use nominated room

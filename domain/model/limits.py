@@ -220,4 +220,9 @@ appends_of_key_at_once = 2  # requests with events that look their ids up or app
 connection_wait_seconds = 1.5
 exports_at_once = 2  # each on a connection of its own, beside those of lists
 export_seconds_max = 600  # a snapshot keeps the database from cleaning up what each commit leaves behind
+
+# What the streams of events of one API process hold.
+stream_ring_bytes_max = 32 << 20  # of the latest events, which all streams share
+stream_page_seconds_max = 30  # in which a stream that catches up takes what was read for it
+streams_catching_up_max = 8  # at once; others wait their turn
 assert 0 < reads_of_key_at_once < lists_at_once

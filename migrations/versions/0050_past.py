@@ -200,11 +200,6 @@ def _began(by: str, batch: str) -> str:
 _CUT_ROWS = """(SELECT (at - 1)::integer AS shard, batch
     FROM unnest((SELECT past.batches())) WITH ORDINALITY AS u (batch, at)) AS cut"""
 
-_REMOVED_SINCE = f"""{_CUT_ROWS} CROSS JOIN LATERAL (
-    SELECT * FROM public.past_pending c
-    WHERE c.removed_by = cut.shard AND c.removed_batch > cut.batch OFFSET 0
-) AS w"""
-
 _LABELS = """coalesce((
     SELECT coalesce(l.labels, '{}') FROM public.past_labels l WHERE (l.shard, l.seq) = (p.shard, p.seq)
         AND l.until_batch > (SELECT past.batches())[l.until_by + 1] ORDER BY l.recorded_at LIMIT 1
@@ -272,7 +267,8 @@ UNION ALL
     "pending": f"""
 {_waiting("public.pending w")} WHERE {_began("w.added_by", "w.added_batch")}
 UNION ALL
-{_waiting(_REMOVED_SINCE)} WHERE {_began("w.added_by", "w.added_batch")}""",
+{_waiting("public.past_pending w")} WHERE {_began("w.added_by", "w.added_batch")}
+    AND w.removed_batch > (SELECT past.batches())[w.removed_by + 1]""",
     "node_specs": f"""
 SELECT node_id, version, spec, deleted, at_ms, recorded_at, sent_by FROM public.node_specs
     WHERE {_began("set_by", "set_batch")}""",

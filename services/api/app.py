@@ -26,17 +26,22 @@ from services.api.disconnect import CancelOnDisconnect
 from services.api.export import export_routes
 from services.api.failures import ApiError, json_answer
 from services.api.gangs import gang_routes
+from services.api.history_routes import history_routes
 from services.api.ingest import ingest_routes
 from services.api.key_routes import key_routes
+from services.api.live import Live
 from services.api.nominations import nomination_routes
 from services.api.origin import OriginCheck, check_media_type
 from services.api.past import past_routes
 from services.api.profiles import profile_routes
+from services.api.read_after import Waited, wait_until_there
 from services.api.replicas import replicas_routes
 from services.api.resending import resend_routes
 from services.api.routes import decision_routes, node_routes, pod_routes, state_routes
 from services.api.shadow import shadow_routes
+from services.api.stream_routes import stream_routes
 from services.api.usage import usage_routes
+from services.api.waiting import Folding
 from services.api.why import why_routes
 from services.api.workers import worker_routes
 from services.build import build
@@ -62,28 +67,26 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     )
     failures.install(app)
 
-    def allow(action: str) -> Any:
-        async def check(request: Request, _key: Any = pages.KEY) -> AsyncIterator[None]:
-            request.state.caller = caller = await deps.gate.check(request, action)
-            with deps.gate.allowance.request(caller):
-                check_media_type(request)
-                _check_parameters(request)
-                if action != "read":
-                    yield
-                    return
-                async with deps.gate.allowance.answering(caller):
-                    yield
-
-        return Depends(check)
-
-    app.include_router(ingest_routes(deps), tags=["events"], dependencies=[allow("write")], responses=_ERRORS)
-    app.include_router(resend_routes(deps), tags=["events"], dependencies=[allow("write")], responses=_ERRORS)
-    for router in (node_routes(deps), pod_routes(deps), past_routes(deps)):
-        app.include_router(router, tags=["state"], dependencies=[allow("read")], responses=_ERRORS)
+    live, folding = Live(deps.store, deps.streams), Folding(deps.store)
+    deps.metrics.streams.set_function(live.open_count)
+    app.state.live, read = live, _reading(deps, live, folding)
     app.include_router(
-        decision_routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS
+        stream_routes(deps, live), tags=["events"], dependencies=[_streaming(deps)], responses=_ERRORS
     )
+    app.include_router(
+        ingest_routes(deps, folding),
+        tags=["events"],
+        dependencies=[_allowing(deps, "write")],
+        responses=_ERRORS,
+    )
+    app.include_router(
+        resend_routes(deps), tags=["events"], dependencies=[_allowing(deps, "write")], responses=_ERRORS
+    )
+    for router in (node_routes(deps), pod_routes(deps), past_routes(deps)):
+        app.include_router(router, tags=["state"], dependencies=[read], responses=_ERRORS)
+    app.include_router(decision_routes(deps), tags=["decisions"], dependencies=[read], responses=_ERRORS)
     reading = (
+        history_routes,
         state_routes,
         why_routes,
         nomination_routes,
@@ -94,21 +97,21 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
         replicas_routes,
     )
     for routes in reading:
-        app.include_router(routes(deps), tags=["decisions"], dependencies=[allow("read")], responses=_ERRORS)
+        app.include_router(routes(deps), tags=["decisions"], dependencies=[read], responses=_ERRORS)
+    app.include_router(profile_routes(deps), tags=["profiles"], dependencies=[read], responses=_ERRORS)
+    app.include_router(config_routes(deps), tags=["config"], dependencies=[read], responses=_ERRORS)
+    app.include_router(usage_routes(deps), tags=["usage"], dependencies=[read], responses=_ERRORS)
+    app.include_router(bill_routes(deps), tags=["bill"], dependencies=[read], responses=_ERRORS)
     app.include_router(
-        profile_routes(deps), tags=["profiles"], dependencies=[allow("read")], responses=_ERRORS
+        export_routes(deps), tags=["export"], dependencies=[_allowing(deps, "export")], responses=_ERRORS
     )
-    app.include_router(config_routes(deps), tags=["config"], dependencies=[allow("read")], responses=_ERRORS)
-    app.include_router(usage_routes(deps), tags=["usage"], dependencies=[allow("read")], responses=_ERRORS)
-    app.include_router(bill_routes(deps), tags=["bill"], dependencies=[allow("read")], responses=_ERRORS)
     app.include_router(
-        export_routes(deps), tags=["export"], dependencies=[allow("export")], responses=_ERRORS
+        key_routes(deps), tags=["keys"], dependencies=[_allowing(deps, "manage")], responses=_ERRORS
     )
-    app.include_router(key_routes(deps), tags=["keys"], dependencies=[allow("manage")], responses=_ERRORS)
     for router in (audit_routes(deps.audits), access_routes(deps)):
-        app.include_router(router, tags=["audit"], dependencies=[allow("audit")], responses=_ERRORS)
+        app.include_router(router, tags=["audit"], dependencies=[_allowing(deps, "audit")], responses=_ERRORS)
     app.include_router(_open_routes(deps), tags=["health"])
-    app.include_router(_metrics_route(deps), tags=["health"], dependencies=[allow("read")], responses=_ERRORS)
+    app.include_router(_metrics_route(deps), tags=["health"], dependencies=[read], responses=_ERRORS)
 
     pages.install(app)
     app.add_middleware(CancelOnDisconnect)
@@ -119,12 +122,52 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     return app
 
 
-def _check_parameters(request: Request) -> None:
+def _allowing(deps: Deps, action: str) -> Any:
+    """Return what lets a request pass whose caller may do this."""
+
+    async def check(request: Request, _key: Any = pages.KEY) -> AsyncIterator[None]:
+        request.state.caller = caller = await deps.gate.check(request, action)
+        with deps.gate.allowance.request(caller):
+            check_media_type(request)
+            _check_parameters(request)
+            yield
+
+    return Depends(check)
+
+
+def _reading(deps: Deps, live: Live, folding: Folding) -> Any:
+    """Return what lets a question pass, once the ledger has what its ``wait`` names."""
+
+    async def check(request: Request, _key: Any = pages.KEY, wait: Waited = None) -> AsyncIterator[None]:
+        request.state.caller = caller = await deps.gate.check(request, "read")
+        with deps.gate.allowance.request(caller):
+            check_media_type(request)
+            _check_parameters(request, "wait")
+            if wait is not None:
+                await wait_until_there(live, folding, wait)
+            async with deps.gate.allowance.answering(caller):
+                yield
+
+    return Depends(check)
+
+
+def _streaming(deps: Deps) -> Any:
+    """Return what lets a stream begin; it is counted as long as it is open, and not as a request."""
+
+    async def check(request: Request, _key: Any = pages.KEY) -> None:
+        request.state.caller = await deps.gate.check(request, "read")
+        _check_parameters(request)
+
+    return Depends(check)
+
+
+def _check_parameters(request: Request, *beside: str) -> None:
     """Refuse what no name holds, and a parameter that the route does not have.
 
     A misspelt filter would otherwise list everything.
     """
     known = {str(parameter.alias) for parameter in request.scope["route"].dependant.query_params}
+    known.update(beside)
     for name in request.query_params:
         if name not in known:
             allowed = ", ".join(sorted(known)) or "there are none here"
@@ -145,12 +188,14 @@ class Observed:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status, code = time.perf_counter(), 500, ""
+        started, status, code, is_stream = time.perf_counter(), 500, "", False
 
         async def observed_send(message: Message) -> None:
-            nonlocal status, code
+            nonlocal status, code, is_stream
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if status == 200 and (is_stream := scope.get("state", {}).get("is_stream", False)):
+                    self._note(scope, status, code, started)
             elif status >= 400 and not code:
                 code = code_of(message.get("body", b""))
             await send(message)
@@ -161,8 +206,13 @@ class Observed:
             path = str(getattr(scope.get("route"), "path", "unknown"))
             seconds = time.perf_counter() - started
             self._metrics.observe(path, scope["method"], status, seconds)
-            if self._accesses is not None:
-                self._accesses.observe(scope, status, code, seconds)
+            if not is_stream:
+                self._note(scope, status, code, started)
+
+    def _note(self, scope: Scope, status: int, code: str, started: float) -> None:
+        """Note a request in the access log: a stream when it begins, as it may last for long."""
+        if self._accesses is not None:
+            self._accesses.observe(scope, status, code, time.perf_counter() - started)
 
 
 def _open_routes(deps: Deps) -> APIRouter:

@@ -61,7 +61,7 @@ def asks_of_own_node(request: Request, node: str) -> bool:
     asked = dict(request.query_params)
     match request.url.path:
         case "/v1/events":
-            return True  # what is in it is checked event by event
+            return request.method == "POST"  # what is in it is checked event by event
         case "/v1/pods":
             return asked.get("node") == node
         case "/v1/config":

@@ -9,6 +9,7 @@ from services.api.advisor import Advisor
 from services.api.audit import Audits
 from services.api.auth import Gate
 from services.api.health import Lookout
+from services.api.live import USUAL, StreamLimits
 from services.codec.gateway import Appender, Gateway
 from services.metrics import ApiMetrics
 from services.ports.log import Log
@@ -28,3 +29,4 @@ class Deps(NamedTuple):
     accesses: AccessLog | None = None  # None: only its user reaches the API, who holds the ledger anyway
     audits: Audits | None = None  # None: no ledger that can be audited
     advisor: Advisor | None = None  # None: it does not search for cures
+    streams: StreamLimits = USUAL

@@ -214,7 +214,7 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
     decision, cycle = explanation.decision, explanation.cycle
     waits = decision.outcome in (Outcome.UNSCHEDULABLE, Outcome.UNRESOLVABLE, Outcome.GANG_WAITING)
     missing = unknown_profile(explanation.reasons) if waits else None
-    yield _opening(decision) if missing is None else _held(decision, missing)
+    yield opening(decision) if missing is None else _held(decision, missing)
     alone = decision.outcome is not Outcome.GANG_WAITING
     if missing is None and waits and alone and explanation.reasons:
         yield f"Of all nodes, {reasons_in_words(explanation.reasons)}."
@@ -248,7 +248,8 @@ def _asks(decision: Decision) -> str:
     return ", ".join(f"{amount} {resource}" for resource, amount in decision.requests.items()) or "nothing"
 
 
-def _opening(decision: Decision) -> str:
+def opening(decision: Decision) -> str:
+    """Return in a sentence what was decided for a pod."""
     name, node, asks = f"{decision.pod.namespace}/{decision.pod.name}", decision.node, _asks(decision)
     from_node = f" from {node}" if node else ""
     match decision.outcome:

@@ -162,6 +162,15 @@ def parse_position(text: str) -> tuple[int, int]:
     return found[0], found[1]
 
 
+def parse_past(text: str) -> tuple[int, int, int, int, int, int]:
+    """Return the place of a cursor of a history."""
+    found = _whole(_parts(text), _LAST_MS, _LAST_MS * 1000, 99, 1, INT64_MAX, _SHARD_MAX)
+    if found is None:
+        raise _bad_cursor(text)
+    at_ms, recorded_us, rank, is_last, number, shard = found
+    return at_ms, recorded_us, rank, is_last, number, shard
+
+
 def parse_group(text: str) -> tuple[int, int, bytes]:
     """Return the (pods, shard, signature) of a cursor."""
     *numbers, signature = _parts(text)

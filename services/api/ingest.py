@@ -263,9 +263,9 @@ def _count(metrics: ApiMetrics, outcome: str, count: int) -> None:
         metrics.events.labels(outcome).inc(count)
 
 
-def ingest_routes(deps: Deps) -> APIRouter:
+def ingest_routes(deps: Deps, folding: Folding) -> APIRouter:
     """Return the route that takes events."""
-    router, folding, taken = APIRouter(), Folding(deps.store), Taken()
+    router, taken = APIRouter(), Taken()
     one = {"$ref": "#/components/schemas/Event"}
     several = {"type": "array", "items": one, "title": "The events, in order"}
     schema = {"anyOf": [{"$ref": "#/components/schemas/EventList"}, several, one]}

@@ -156,10 +156,10 @@ async def list_actions(store: Store, node: str | None, *, limit: int, at: str | 
     """Return a page of what agents did, the latest first."""
     rows = await store.processes.actions(node, store.seen, limit, parse_number(at) if at else None)
     following = cursor(rows[-1].number) if rows.more else None
-    return ActionPage(items=[_action(row, store.seen) for row in rows], next=following)
+    return ActionPage(items=[action_of(row, store.seen) for row in rows], next=following)
 
 
-def _action(state: ActionState, seen: Collection[str] | None) -> NodeAction:
+def action_of(state: ActionState, seen: Collection[str] | None) -> NodeAction:
     """Return an action. Who sees few namespaces (``seen``, None: all) is not told which key sent it.
 
     Nor is he told with which other pod one that was ended was compared, which stands behind the semicolon.

@@ -14,6 +14,7 @@ from services.cli.options import CLIENT, moment_of, with_settings
 from services.cli.output import Column, Format, Output
 from services.cli.tables import REASON
 from services.cli.terminal import echo
+from services.cli.verify import print_case, verify_decision
 from services.config import Settings
 from services.phrases import devices_in_words, parts_in_words, reasons_in_words, unknown_profile
 from services.times import MOMENTS
@@ -78,11 +79,36 @@ async def explain(
         str | None,
         typer.Option("--at", metavar="MOMENT", help=f"Why the pod was refused then: {MOMENTS}."),
     ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Plan the decision again from the log, and compare it byte by byte."),
+    ] = False,
+    as_case: Annotated[
+        bool,
+        typer.Option(
+            "--as-case",
+            help="Print the state just before the decision as a scenario that `berth plan` answers alike.",
+        ),
+    ] = False,
     form: Output = Format.TABLE,
 ) -> None:
-    """Say why a pod is where it is, why it waits or waited, or why a decision was what it was."""
+    """Say why a pod is where it is, why it waits or waited, or why a decision was what it was.
+
+    --verify plans a decision again, as `berth replay` does with whole spans: exit code 1 where it differs, or
+    where the journal, a checkpoint or the log no longer reach back to it. --as-case prints what was planned
+    with: nodes, placed pods, the profile and the pods that waited. Both read the ledger and the log
+    themselves, not through the API.
+    """
     from services.cli.source import fetch, open_source, target
 
+    if verify and as_case:
+        raise typer.BadParameter("--verify and --as-case are two questions")
+    if as_case:
+        await print_case(settings, decision_of(kind, name, "--as-case"), form)
+        return
+    if verify:
+        await verify_decision(settings, decision_of(kind, name, "--verify"), form)
+        return
     if at is not None and kind is not Explained.POD:
         raise typer.BadParameter("--at is for pods; a decision has its own time")
     at = moment_of(at)
@@ -103,6 +129,16 @@ async def explain(
         output.print_yaml(answer)
     else:
         show(answer)
+
+
+def decision_of(kind: Explained, name: str, option: str) -> tuple[int, int]:
+    """Return shard and seq of the decision that is named."""
+    if kind is not Explained.DECISION:
+        raise typer.BadParameter(f"{option} is for decisions")
+    shard, _, seq = name.partition("-")
+    if not (shard.isdecimal() and seq.isdecimal()):
+        raise typer.BadParameter("a decision's id is its shard and its number, such as 0-17")
+    return int(shard), int(seq)
 
 
 async def explained(source: Any, namespace: str, name: str) -> dict[str, Any]:

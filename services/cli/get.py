@@ -292,6 +292,11 @@ class Listed(NamedTuple):
         """The name of its table, and of its path in the API."""
         return "owners" if "history" in self.parameters else self.kind.value
 
+    @property
+    def is_paged(self) -> bool:
+        """Whether the API has it page by page."""
+        return not self.names and self.kind not in (Kind.SHARDS, Kind.TOTALS)
+
 
 @with_settings(*CLIENT)
 async def get(
@@ -354,12 +359,7 @@ async def get(
     async with open_source(settings) as source:
         if watched:
             await _watch(source, lists[0], shape, limit)
-        if (
-            shape.form == "jsonl"
-            and sort_by is None
-            and not lists[0].names
-            and lists[0].kind is not Kind.SHARDS
-        ):
+        if shape.form == "jsonl" and sort_by is None and lists[0].is_paged:
             await _print_lines(source, lists[0], limit)
             return
         found = [await _items(source, each, namespace, limit) for each in lists]
@@ -444,7 +444,7 @@ async def _watch(source: Source, asked: Listed, shape: Shape, limit: int | None)
     if asked.kind is Kind.DECISIONS:
         await watch_decisions(source, asked.parameters, limit, shape)
     await watch_list(
-        asked.kind, lambda: _items(source, asked, asked.parameters.get("namespace"), limit), shape
+        asked.kind, lambda: _items(source, asked, asked.parameters.get("namespace"), limit), shape, source
     )
 
 

@@ -25,9 +25,11 @@ from services.cli import (
     deadletters,
     describe,
     diff,
+    events,
     explain,
     export,
     get,
+    history,
     keys,
     optimise,
     plan,
@@ -175,12 +177,14 @@ app.command("trace", rich_help_panel=TRY)(setup.trace)
 app.command("plan", rich_help_panel=TRY)(plan.plan)
 app.command("optimise", rich_help_panel=TRY)(optimise.optimise)
 app.command("get", rich_help_panel=USE)(get.get)
+app.command("events", rich_help_panel=USE)(events.events)
 app.command("describe", rich_help_panel=USE)(describe.describe)
 app.command("explain", rich_help_panel=USE)(explain.explain)
 app.command("diff", rich_help_panel=USE)(diff.diff)
 app.command("top", rich_help_panel=USE)(top.top)
 app.command("why", rich_help_panel=USE)(why.why)
 app.command("shadow", rich_help_panel=USE)(shadow.shadow)
+app.command("history", rich_help_panel=USE)(history.history)
 app.command("bill", rich_help_panel=USE)(bill.bill)
 app.command("export", rich_help_panel=USE)(export.export)
 app.command("accesses", rich_help_panel=USE)(accesses.accesses)

@@ -90,10 +90,10 @@ class Source:
         proxied: bool = False,
         ca: Path | None = None,
     ) -> None:
-        self.in_process = app is not None
+        self.in_process, self.app = app is not None, app
         self._url = url
         authorization = {"Authorization": f"Bearer {key}"} if key else {}
-        self._client = httpx.AsyncClient(
+        self.client = httpx.AsyncClient(
             base_url=url,
             headers={"Content-Type": "application/json"} | authorization,
             timeout=_ANSWER_SECONDS_MAX,
@@ -101,7 +101,7 @@ class Source:
             trust_env=proxied,
             verify=_trusting(ca),
         )
-        self._streaming = self._client
+        self._streaming = self.client
         if self.in_process:
             self._streaming = httpx.AsyncClient(base_url=url, transport=InProcess(app))
 
@@ -135,7 +135,7 @@ class Source:
             _ANSWER_SECONDS_MAX if waits else _SILENT_SECONDS, partial(say, notice, err=True)
         )
         try:
-            return await self._client.request(method, target, content=body)
+            return await self.client.request(method, target, content=body)
         finally:
             timer.cancel()
 
@@ -159,9 +159,9 @@ class Source:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._streaming is not self._client:
+        if self._streaming is not self.client:
             await self._streaming.aclose()
-        await self._client.aclose()
+        await self.client.aclose()
 
 
 def in_process(app: Any) -> Source:

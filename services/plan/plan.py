@@ -18,6 +18,7 @@ from domain.engine.dry_run import with_gang_preemption, with_preemption
 from domain.engine.evaluate import Verdict, evaluate
 from domain.engine.preemption import Planned as Preempted
 from domain.engine.verdicts import Failure, Placement
+from domain.model.colocation import UseByQuality
 from domain.model.decisions import Attempt, Outcome
 from domain.model.errors import FieldError
 from domain.model.events import (
@@ -32,15 +33,18 @@ from domain.model.events import (
 )
 from domain.model.pods import PodSpec
 from domain.model.profiles import BUILT_IN_PROFILES, Profile, ProfileRevision
-from domain.model.usage import Measured, SeriesRecord, UsageRecord
+from domain.model.usage import Measured, QualityRecord, SeriesRecord, UsageRecord
 from domain.model.validation import shown
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.state.changes import Refused
 from domain.state.cluster import ClusterState
-from domain.state.steps import Assumed, Written
+from domain.state.steps import Assumed, Nominated, NominationsFollowed, Owned, Written
 from services.plan.notices import Notices
 from services.plan.objects import MEASURED_MS, Given, event_of
+
+HOME_SHARD, OTHER_SHARD = 0, 1
+"""The nodes of the first are home, where some are."""
 
 
 class Planned(NamedTuple):
@@ -53,6 +57,30 @@ class Planned(NamedTuple):
     attempt: Attempt
 
 
+class Moment(NamedTuple):
+    """What of a past moment no object says.
+
+    Attributes
+    ----------
+    profiles : sequence of Profile
+        Profiles in force, with their revisions, in place of the built-in ones of their names.
+    home : frozenset of str or None
+        The nodes that the worker tried first; None: it had no home nodes.
+    nominations : sequence of Nominated or NominationsFollowed
+        Nodes that are set aside for waiting pods, of this worker or of others.
+    recent : frozenset of str
+        Keys of bound pods that came too late for the measurement of their node to cover them.
+    """
+
+    profiles: Sequence[Profile] = ()
+    home: frozenset[str] | None = None
+    nominations: Sequence[Nominated | NominationsFollowed] = ()
+    recent: frozenset[str] = frozenset()
+
+
+NOW = Moment()
+
+
 class _Given(NamedTuple):
     """An object as the event that it stands for."""
 
@@ -60,7 +88,15 @@ class _Given(NamedTuple):
     given: Given
 
 
-_Step = Event | ProfileEvent | UsageRecord | Written | Sequence[Placement | Failure]
+_Step = (
+    Event
+    | ProfileEvent
+    | UsageRecord
+    | Written
+    | Nominated
+    | NominationsFollowed
+    | Sequence[Placement | Failure]
+)
 
 
 class Plan:
@@ -75,6 +111,8 @@ class Plan:
         A pod that names a profile which does not exist waits, as with a worker.
     lenient : bool
         Take objects exactly as they are written (see ``event_of``).
+    moment : Moment
+        What of a past moment no object says.
 
     Raises
     ------
@@ -82,8 +120,16 @@ class Plan:
         The profile makes no sense.
     """
 
-    def __init__(self, *, seed: int = 0, profile: Profile | None = None, lenient: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        profile: Profile | None = None,
+        lenient: bool = False,
+        moment: Moment = NOW,
+    ) -> None:
         self._seed = seed
+        self._moment = moment
         self._profile = profile
         self._lenient = lenient
         if profile is not None:
@@ -130,6 +176,10 @@ class Plan:
             event = event_of(given, lenient=self._lenient)
         except FieldError as error:
             raise given.error(error.path, error.message) from None
+        self.take(event, given)
+
+    def take(self, event: Event | ProfileEvent | None, given: Given) -> None:
+        """Take the event that an object stands for; nothing is folded yet."""
         match event:
             case None:
                 pass
@@ -142,9 +192,13 @@ class Plan:
                     self._notices.take(event)
                 self._objects.append(_Given(event, given))
 
-    def measure(self, usage: Mapping[str, Mapping[str, Measured]]) -> None:
-        """Take the measured usage of nodes, with its peaks of the day before."""
-        for node, figures in usage.items():
+    def measure(
+        self, usage: Mapping[str, Mapping[str, Measured]], quality: Mapping[str, UseByQuality] = {}
+    ) -> None:
+        """Take measured usage of nodes, with its peaks of the day before, and what was used by quality."""
+        for node in dict.fromkeys((*usage, *quality)):
+            figures = usage.get(node, {})
+            used = None if node not in quality else QualityRecord(at_ms=MEASURED_MS, use=quality[node])
             series = {
                 name: SeriesRecord(
                     given=Measured(avg=each.avg, std=each.std, latest=each.latest),
@@ -152,7 +206,7 @@ class Plan:
                 )
                 for name, each in figures.items()
             }
-            self._usage.append(UsageRecord(node=node, at_ms=MEASURED_MS, series=series))
+            self._usage.append(UsageRecord(node=node, at_ms=MEASURED_MS, series=series, quality=used))
 
     def place(self) -> list[Planned]:
         """Place all waiting pods at once, by (priority, arrival); return each in the order of decision.
@@ -165,6 +219,7 @@ class Plan:
         self._fold_cluster()
         for each in self._pods:
             self._fold(each)
+        self._nominate()
         self._settle()
         return self._planned()
 
@@ -177,6 +232,7 @@ class Plan:
             A name that is no waiting pod, or an object that the cluster cannot hold.
         """
         waiting = self._fold_bound()
+        self._nominate()
         for i, name in enumerate(schedule):
             key = name if "/" in name else f"default/{name}"
             asked = waiting.pop(key, None)
@@ -224,6 +280,8 @@ class Plan:
                 verdict = evaluate(scheduler.state, plan, decided.pod, view)
                 if planned.outcome is Outcome.GANG_WAITING:
                     verdict = _with_gang(verdict, planned.attempt)
+                if self._moment.home is not None and planned.node is not None:
+                    verdict = msgspec.structs.replace(verdict, node=planned.node)  # the best at home
                 assert verdict.node == planned.node, f"{decided.pod.key}: {verdict.node}, {planned.node}"
                 devices = list(planned.pod.devices)
                 verdict = msgspec.structs.replace(verdict, outcome=planned.outcome, devices=devices)
@@ -258,7 +316,20 @@ class Plan:
     # ------------------------------------------------------------------------------------------ folding
 
     def _new_scheduler(self) -> Scheduler:
-        return Scheduler({} if self._profile else BUILT_IN_PROFILES, seed=self._seed)
+        scheduler = Scheduler({} if self._profile else BUILT_IN_PROFILES, seed=self._seed)
+        if self._moment.home is not None:
+            scheduler.fold(Owned(frozenset((HOME_SHARD,)), OTHER_SHARD + 1))
+        for profile in () if self._profile else self._moment.profiles:
+            revised = ProfileRevision(name=profile.name, revision=profile.revision, profile=profile)
+            scheduler.profiles.restore(revised)
+        return scheduler
+
+    def _nominate(self) -> None:
+        """Set nodes aside for waiting pods, which are tried there alone."""
+        for given in self._moment.nominations:
+            step = given if isinstance(given, Nominated) else _with_uids(given, self.state)
+            self._apply(self._scheduler, step)
+            self._steps.append(step)
 
     def _fold_cluster(self) -> None:
         """Fold all but pods: a pod may be written before its node, its profile or its priority."""
@@ -301,7 +372,12 @@ class Plan:
                 return ()
             if isinstance(step, PodUpserted):
                 self._put_profile(scheduler, step.pod.template.profile)
-        return scheduler.fold(step)
+        if isinstance(step, NodeUpserted) and self._moment.home is not None:
+            return scheduler.fold(step, HOME_SHARD if step.node.name in self._moment.home else OTHER_SHARD)
+        changes = scheduler.fold(step)
+        if isinstance(step, Nominated):
+            scheduler.queue.remove_if_waiting(step.key)
+        return changes
 
     def _put_profile(self, scheduler: Scheduler, name: str) -> None:
         """Put the profile for all pods in force under the name that a pod gives."""
@@ -313,7 +389,8 @@ class Plan:
     def _settle(self) -> None:
         """Place waiting pods until none is worth an attempt; usage covers the pods placed before it."""
         if self._usage:
-            settled = Written({key: 1 for key, entry in self.state.pods.items() if entry.node})
+            recent, pods = self._moment.recent, self.state.pods
+            settled = Written({key: 1 for key, e in pods.items() if e.node and key not in recent})
             self._apply(self._scheduler, settled)
             self._steps.append(settled)
         for each in self._usage:
@@ -347,6 +424,21 @@ def _with_gang(verdict: Verdict, attempt: Attempt) -> Verdict:
     assert attempt.gang is not msgspec.UNSET
     held_by = [] if attempt.gang.missing else list(attempt.reasons_at_failure)
     return msgspec.structs.replace(verdict, node=None, gang=attempt.gang, held_by=held_by)
+
+
+def _with_uids(step: NominationsFollowed, state: ClusterState) -> NominationsFollowed:
+    """Return nominations with the uids of their victims, which a scenario names by their keys."""
+    pods = state.pods
+    return NominationsFollowed(
+        [
+            msgspec.structs.replace(
+                each,
+                victims=tuple(v._replace(uid=pods[v.key].spec.uid) for v in each.victims if v.key in pods),
+            )
+            for each in step.nominations
+        ],
+        step.ended,
+    )
 
 
 def _count(state: ClusterState, pod: PodSpec, node: str) -> None:

@@ -43,10 +43,22 @@ class History(Protocol):
         The lead is shard 0: the worker that holds it counts its batches there.
         """
 
-    async def ends(self, last: int | None) -> Mapping[int, int]:
-        """Return the last batch of each shard's journal when batch ``last`` of the lead's was written.
+    async def ends(self, last: int | None, shard: int | None = None) -> Mapping[int, int]:
+        """Return the last batch of each shard's journal when batch ``last`` of a shard's was written.
 
-        None: of all that was committed.
+        ``shard`` None: of the lead's. ``last`` None: of all that was committed.
+        """
+
+    async def batch_at(self, at_ms: int, *, is_last: bool) -> int | None:
+        """Return the first batch of the lead's journal at a log time or later; None: there is none.
+
+        With ``is_last`` the last one at it or before. Cost: a pass over that journal, without the feeds.
+        """
+
+    async def batch_of(self, shard: int, seq: int) -> JournalRow | None:
+        """Return the row of the batch that made a decision; None: it is not in the journal.
+
+        Cost: a pass over the journal, without the feeds.
         """
 
     async def checkpoints(self) -> Sequence[Checkpoint]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import NamedTuple
 
 import msgspec
@@ -174,3 +175,14 @@ class PodTombstone(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def key(self) -> str:
         """Namespace and name, or the name of a node."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class DecisionRow(NamedTuple):
+    """A decision: its record of ``berth.decisions``, and the columns that the record does not have."""
+
+    shard: int
+    seq: int
+    signature: bytes
+    cycle_seq: int
+    recorded_at: datetime.datetime | None
+    payload: bytes

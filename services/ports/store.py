@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, Self
 
 from domain.model.decisions import Attempt
 from domain.model.hosting import ReplicasSaid
 from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.ports.access import Access, AccessFilter, Place
+from services.ports.actions import ActionState as ActionState
 from services.ports.bills import BillBy, BillFilter, BillSums
+from services.ports.chronicle import Chronicle
 from services.ports.exports import Exports
 from services.ports.ledger import (
-    ActionRow,
     ConfigRow,
     DeadLetter,
     Figures,
@@ -24,25 +25,15 @@ from services.ports.ledger import (
 )
 from services.ports.log import Span
 from services.ports.past import Moment, Past
+from services.ports.pods import DecisionRow as DecisionRow
 from services.ports.pods import MoveRow
 from services.ports.rollups import OverTime
-
-Row = TypeVar("Row")
+from services.ports.rows import Row as Row
+from services.ports.rows import Rows as Rows
+from services.ports.tail import Tail
 
 EXAMPLES_MAX = 3
 """Pods that a waiting group names."""
-
-
-class Rows(list[Row]):
-    """The rows of a page; ``more`` says whether others follow them.
-
-    ``reached`` is where a search for rare rows stopped, "" where it looked at all: others may follow that.
-    """
-
-    def __init__(self, rows: Iterable[Row] = (), *, more: bool = False, reached: str = "") -> None:
-        super().__init__(rows)
-        self.more = more
-        self.reached = reached
 
 
 class DecisionFilter(NamedTuple):
@@ -158,17 +149,6 @@ class PlacementSpan(NamedTuple):
     adopted: bool
     bound_at_ms: int
     released_at_ms: int | None
-
-
-class DecisionRow(NamedTuple):
-    """A decision: its record of ``berth.decisions``, and the columns that the record does not have."""
-
-    shard: int
-    seq: int
-    signature: bytes
-    cycle_seq: int
-    recorded_at: datetime.datetime | None
-    payload: bytes
 
 
 class WaitingGroup(NamedTuple):
@@ -318,13 +298,6 @@ class KeyRow(NamedTuple):
     revoked_at: datetime.datetime | None
 
 
-class ActionState(NamedTuple):
-    """What an agent did, and its number: of two, the later one was written later."""
-
-    number: int
-    row: ActionRow
-
-
 class Processes(Protocol):
     """Reads of what the processes around the ledger do, and the agents on nodes."""
 
@@ -440,6 +413,8 @@ class Store(Protocol):
     moment: Moment | None
     exports: Exports
     over_time: OverTime
+    tail: Tail
+    chronicle: Chronicle
     seen: Collection[str] | None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:

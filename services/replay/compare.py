@@ -94,7 +94,7 @@ def _of_decisions(
     before, now = next(
         (before, now) for before, now in zip_longest(recorded, replayed, fillvalue=b"") if before != now
     )
-    one, other = _decoded(before), _decoded(now)
+    one, other = decoded(before), decoded(now)
     if one and other and one.get("id") != other["id"]:  # the shorter side lacks one
         if len(recorded) < len(replayed):
             one, before = {}, b""
@@ -116,7 +116,7 @@ def _text(payload: bytes) -> str:
     return payload.decode(errors="replace") or "no decision"
 
 
-def _decoded(payload: bytes) -> Mapping[str, Any]:
+def decoded(payload: bytes) -> Mapping[str, Any]:
     """Return a decision record; empty: there is none, or it cannot be read."""
     try:
         found: dict[str, Any] = msgspec.json.decode(payload, type=dict)

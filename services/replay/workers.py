@@ -92,8 +92,8 @@ class Workers:
             await self._scratch.restart(start.leases, self._checkpoint.offsets)
             self._latest.take(leases, await self._scratch.load_part(leases))
 
-    async def plan(self, row: JournalRow, records: Sequence[Record]) -> CommitBatch:
-        """Plan a batch once more.
+    async def plan(self, row: JournalRow, records: Sequence[Record]) -> tuple[Planner, CommitBatch]:
+        """Plan a batch once more; return it with the planner of its worker.
 
         Raises
         ------
@@ -114,7 +114,7 @@ class Workers:
         more: dict[str, Any] = {"is_recorded": True, "until_ms": row.log_time_ms}
         if (rest := unpack_feed(row.feed).rest) is not None:
             more["call"] = rest.call
-        return planner.plan_batch(records, row.forgotten, rows, **more)
+        return planner, planner.plan_batch(records, row.forgotten, rows, **more)
 
     async def _make_bases(self, position: int) -> None:
         """Make the planners of workers that had followed all rows before a position, not all behind it."""

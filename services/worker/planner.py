@@ -93,6 +93,7 @@ class Planner:
         self._next_step_ms = 0  # log time at which pods that are gone are forgotten again
         self._due_moments = DueMoments()
         self.is_stalled = False  # the next record waits for what another shard folds
+        self.result: CycleResult | None = None  # of the cycle of the last batch
         self.start = Start(
             worker=worker,
             build=build,
@@ -318,8 +319,9 @@ class Planner:
         builder.reach(self._due_moments.ended_ms(builder.now_ms, until_ms), None, "")
         self._now_ms = builder.now_ms
         began_us, is_tried = self._stopwatch(), False
+        self.result = None
         if not self._refold_below:
-            result = self._cycle(self._due_moments.passed_ms(self._now_ms))
+            result = self.result = self._cycle(self._due_moments.passed_ms(self._now_ms))
             builder.decide(result, duration_us=self._stopwatch() - began_us)
             builder.cluster.strict |= self.guards.decide(result, self.scheduler.state)
             builder.cluster.hosted, builder.cluster.scales = self._hosted.look(self._now_ms)

@@ -117,6 +117,31 @@ async def test_decisions_come_back_as_they_were_recorded(backend: Backend, ledge
     assert list(await backend.history().decisions({0: (2, 3), 1: (1, 9)})) == payloads[1:2]
 
 
+async def test_the_batch_of_a_decision_is_found_and_where_all_journals_were_then(
+    backend: Backend, ledger: Ledger
+) -> None:
+    leases = await start(ledger, SHARDS)
+    history = backend.history()
+    assert await history.batch_of(0, 1) is None
+    await ledger.commit(journalled(everything(leases[0]), row(1)))
+    other = msgspec.structs.replace(row(1), shard=1, seqs={1: (1, 1), 2: (7, 9)})
+    await ledger.commit(journalled(bind(leases[1], [1], 0), other))
+    await ledger.commit(
+        journalled(bind(leases[0], [4], 5), msgspec.structs.replace(row(2), seqs={0: (4, 9)}))
+    )
+    found = [await history.batch_of(*each) for each in ((0, 1), (0, 3), (0, 4), (0, 8), (2, 8))]
+    assert [each and (each.shard, each.batch) for each in found] == [(0, 1), (0, 1), (0, 2), (0, 2), (1, 1)]
+    assert found[4] is not None
+    assert (found[4].seqs, found[4].feed) == (other.seqs, other.feed)
+    assert [await history.batch_of(*each) for each in ((0, 9), (1, 1), (2, 6), (2, 9), (3, 1))] == [None] * 5
+    assert [await history.batch_at(AT_MS, is_last=last) for last in (False, True)] == [1, 2]
+    assert await history.batch_at(AT_MS + 1, is_last=False) is None
+    assert await history.batch_at(AT_MS - 1, is_last=True) is None
+    assert await history.ends(1) == {0: 1}
+    assert await history.ends(1, 1) == {0: 1, 1: 1}
+    assert await history.ends(2) == {0: 2, 1: 1}
+
+
 # ------------------------------------------------------------------------------------------------ checkpoints
 
 

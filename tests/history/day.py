@@ -183,7 +183,8 @@ async def _until_folded(log: MemoryLog, database: MemoryDatabase, running: async
         await asyncio.sleep(0)
 
 
-async def _replay(day: Day) -> Outcome:
+async def past(day: Day) -> tuple[MemoryHistory, MemoryLog]:
+    """Return the day as a ledger and a log have it."""
     clock, database = ManualClock(), MemoryDatabase(SHARDS)
     log = MemoryLog(clock)
     await log.ensure_topics(topic_specs(SHARDS))
@@ -210,11 +211,15 @@ async def _replay(day: Day) -> Outcome:
         shards_count=SHARDS,
     )
     database.checkpoints = [(Checkpoint(shard=0, batch=0, start=began, offsets=offsets), empty)]
+    return _Kept(database, day), log
 
-    async def report(progress: Progress) -> None:
-        pass
 
-    return await Replay(_Kept(database, day), log, ScratchLedger, report).run(None, None)
+async def silent(progress: Progress) -> None:
+    """Tell nothing."""
+
+
+async def _replay(day: Day) -> Outcome:
+    return await Replay(*await past(day), ScratchLedger, silent).run(None, None)
 
 
 def read() -> Day:

@@ -50,10 +50,10 @@ def url_of(directory: Path) -> str:
 
 
 @contextmanager
-def up(directory: Path) -> Iterator[subprocess.Popen[str]]:
+def up(directory: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """Run ``berth up`` until the block ends; it must then stop cleanly within seconds."""
     process = subprocess.Popen(
-        [*BERTH, "up", "--port", "0"], env=environment(directory), stderr=subprocess.PIPE, text=True
+        [*BERTH, "up", "--port", "0", *options], env=environment(directory), stderr=subprocess.PIPE, text=True
     )
     try:
         assert process.stderr is not None

@@ -612,6 +612,8 @@ async def test_the_contract_names_all_routes(world: World) -> None:
         "/v1/profiles",
         "/v1/profiles/{name}",
         "/v1/shards",
+        *("/v1/history/pods/{namespace}/{name}", "/v1/history/nodes/{name}"),
+        *("/v1/history/shards/{shard}", "/v1/history/profiles/{name}"),
         *("/v1/deadletters", "/v1/deadletters/{id}"),
         "/v1/deadletters/{id}/resend",
         *("/v1/config", "/v1/config/{kind}/{name}", "/v1/config/{kind}/{namespace}/{name}"),

@@ -11,10 +11,11 @@ import asyncpg
 import orjson
 import pytest
 import pytest_asyncio
+import sqlalchemy as sa
 
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.store import MemoryStore
-from services.adapters.postgres import rollups, sql, sql_nodes, sql_outbox
+from services.adapters.postgres import rollups, sql, sql_nodes, sql_outbox, tail
 from services.adapters.postgres.connections import COMMON, EXPORT, HOT, Limits, fresh
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.exports import export_statement
@@ -23,8 +24,10 @@ from services.adapters.postgres.rows import texts_array
 from services.adapters.postgres.store import PostgresStore
 from services.ports.access import AccessFilter
 from services.ports.bills import BillBy, BillFilter
+from services.ports.chronicle import Chronicle, PastPlace, Rank, Window
 from services.ports.exports import SCHEMAS, ExportFilter, What
 from services.ports.log import Span
+from services.ports.past import Moment
 from services.ports.rollups import STEP_MS, By, OverTime, UsageFilter
 from services.ports.store import (
     Bills,
@@ -106,12 +109,16 @@ SELECT i * 60000, decode(md5(i::text), 'hex'), i * 60000 + 1, i * 60000 + 9, 2, 
     3, '[]'
 FROM generate_series(0, {ROWS} - 1) AS i;
 INSERT INTO shard_offsets SELECT i % 4, 't', i, 1, 0 FROM generate_series(0, 99) AS i;
+INSERT INTO journal (shard, batch, renewed, lanes, record_order, seqs, log_time_ms, decisions_hash, effects)
+SELECT i % 4, i / 4 + 1, false, '[]', '', '{{}}', i, '', '{{}}' FROM generate_series(0, {ROWS} - 1) AS i;
 """
 
 _SHARDS = [0, 1, 2, 3]
 _IDS = list(range(1, SOME + 1))
 _UIDS = [f"uid{i}" for i in _IDS]
 _ONES = [1] * SOME
+_MARK = (0, 7)
+"""The batch that a row is dated by."""
 _OWN = [0, 1]
 _BYTES = [i.to_bytes(1, "big") for i in range(100)]
 
@@ -143,7 +150,7 @@ HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
     ),
     "close placements": (
         sql.CLOSE_PLACEMENTS,
-        (_UIDS, [3] * SOME, _OWN),
+        (_UIDS, [3] * SOME, _OWN, *_MARK),
         {"placements_open", "placements_pkey", "evictions_pkey", "moves_open"},
     ),
     "end nominations": (
@@ -158,13 +165,13 @@ HOT_STATEMENTS: dict[str, tuple[str, tuple[Any, ...], set[str]]] = {
     "load who was told": (sql.LOAD_ORPHANED, (_OWN,), {"placements_orphaned"}),
     "refresh placements": (
         sql.REFRESH_PLACEMENTS,
-        (_UIDS, [3] * SOME, [None] * SOME, [None] * SOME, _OWN),
+        (_UIDS, [3] * SOME, [None] * SOME, [None] * SOME, _OWN, *_MARK),
         {"placements_open"},
     ),
-    "remove pending": (sql.REMOVE_PENDING, (_UIDS, _OWN), {"pending_pkey"}),
+    "remove pending": (sql.REMOVE_PENDING, (_UIDS, _OWN, *_MARK), {"pending_pkey"}),
     "remove empty groups": (
         sql.REMOVE_EMPTY_GROUPS,
-        ([i % 4 for i in range(100)], _BYTES),
+        ([i % 4 for i in range(100)], _BYTES, *_MARK),
         {"pending_groups_pkey", "pending_group"},
     ),
     "resolve offsets": (
@@ -242,6 +249,36 @@ async def test_plans_made_on_empty_tables_are_the_same(dsn: str, case: str) -> N
         await _keeps_its_index(connection, statement, values, expected)
 
 
+_SET_MOMENT = (
+    "SELECT set_config('berth.batches', '{400,400,400,400}', true), "
+    "set_config('berth.seqs', '{4000,4000,4000,4000}', true)"
+)
+_DATE = """
+UPDATE placements SET opened_by = shard, opened_batch = seq / 10,
+    closed_by = CASE WHEN released_at_ms IS NOT NULL THEN shard END,
+    closed_batch = CASE WHEN released_at_ms IS NOT NULL THEN seq / 10 + 20 END
+"""
+_WAITED = """
+INSERT INTO past_pending (removed_by, removed_batch, pod_uid, shard, namespace, name, signature, arrival,
+    since_ms)
+SELECT i % 4, i / 40, 'w' || i, i % 4, 'ns', 'w' || i, '', i, 1 FROM generate_series(1, 20000) AS i
+"""
+PAST: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]] = {
+    "a pod": (lambda s: s.pod("ns", "p7"), {"decisions_pod", "placements_pkey", "past_pending_pod"}),
+    "where a pod was": (lambda s: s.pod_placements("ns", "p7", 9), {"decisions_pod", "placements_pkey"}),
+    "a node": (lambda s: s.node("n7"), {"nodes_name_key"}),
+    "the pods of a node": (
+        lambda s: s.pods(PodFilter(node="n7", phase="bound"), 9, None),
+        {"decisions_node", "placements_pkey"},
+    ),
+    "all pods": (lambda s: s.pods(PodFilter(phase="bound"), 9, None), {"placements_closed"}),
+    "an object": (
+        lambda s: s.config(ConfigFilter("Service", "ns", "s7"), 1, None),
+        {"config_objects_pkey"},
+    ),
+}
+
+
 class Explaining(Engine):
     """Explains the statements of the API's store instead of running them."""
 
@@ -251,7 +288,9 @@ class Explaining(Engine):
 
     async def rows(self, statement: Any, pool: Pool = Pool.LOOKUPS) -> list[Any]:
         """See ``Engine.rows``."""
-        async with self._engines[pool].connect() as connection:
+        async with self._engines[Pool.PAST if self._moment else pool].connect() as connection:
+            if self._moment is not None:
+                await connection.exec_driver_sql(_SET_MOMENT)
             text = statement.compile(connection.engine, compile_kwargs={"literal_binds": True})
             found = await connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {text}")
             self.plans.append(found.scalar_one()[0]["Plan"])
@@ -551,6 +590,86 @@ async def test_beside_placing_large_tables_are_read_by_an_index(dsn: str) -> Non
         await connection.execute("ANALYZE")
         for statement, values, index in cases:
             assert index in _scans(await _plan(connection, statement, tuple(values)))[0]
+
+
+AFTER = PastPlace(9, 9, Rank.ATTEMPT, False, 1, 0)
+
+PAST_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]] = {
+    "of_pod": (lambda s: s.chronicle.of_pod("ns", "p7", None, Window(100, AFTER)), {"decisions_pod"}),
+    "on_node": (lambda s: s.chronicle.on_node("n7", ["ns"], Window(100, AFTER, True)), {"decisions_node"}),
+    "specs": (lambda s: s.chronicle.specs("n7", Window(100, AFTER)), {"nodes_name_key"}),
+    "actions": (
+        lambda s: s.chronicle.actions(["n7", "n8"], "ns/p7", None, Window(100, AFTER)),
+        {"node_actions_node"},
+    ),
+}
+
+
+async def test_a_history_goes_by_indexes(dsn: str) -> None:
+    await _fill(dsn)
+    async with fresh(dsn, "analyse") as connection:
+        await connection.execute("ANALYZE")
+    engine = Explaining(dsn)
+    store = PostgresStore(engine)
+    for name, (read, expected) in PAST_READS.items():
+        engine.plans.clear()
+        await read(store)
+        indexes, whole = _scans(engine.plans[0])
+        assert expected <= indexes, name
+        assert not whole - {"node_specs"}, name  # which is empty here
+    public = {name for name, each in vars(Chronicle).items() if inspect.iscoroutinefunction(each)}
+    assert public == PAST_READS.keys() | {"faults", "journal"}, "there are few faults; a journal is counted"
+    await store.aclose()
+
+
+TAIL_STATEMENTS: dict[str, tuple[str, dict[str, Any], set[str]]] = {
+    "how far the journal is complete": (
+        tail.LOOK,
+        {"settled": ROWS - 9, "position": ROWS - 9},
+        {"journal_position"},
+    ),
+    "what batches did": (tail.ROWS, {"after": ROWS - 9, "until": ROWS}, {"journal_position"}),
+    "their decisions": (
+        tail.DECISIONS,
+        {"shards": [0, 1], "los": [1, 1], "his": [4, 4]},
+        {"decisions_pkey"},
+    ),
+    "what is kept": (tail.SPOT, {"position": ROWS // 2}, {"journal_pkey", "journal_position"}),
+    "where the journals end": (tail.BOUNDS, {}, {"journal_pkey"}),
+    "when batches were": (tail.MOMENTS, {"shards": [0, 1], "batches": [7, 8]}, {"journal_pkey"}),
+}
+
+
+async def test_a_stream_goes_by_indexes(dsn: str) -> None:
+    await _fill(dsn)
+    async with fresh(dsn, "analyse") as connection:
+        await connection.execute("ANALYZE")
+    engine = Engine(dsn)
+    for name, (statement, values, expected) in TAIL_STATEMENTS.items():
+        given = [sa.bindparam(key, value, tail.type_of(value)) for key, value in values.items()]
+        explaining = sa.text(f"EXPLAIN (FORMAT JSON) {statement}").bindparams(*given)
+        (found,) = await engine.rows(explaining, Pool.TAIL)
+        indexes, whole = _scans(found[0][0]["Plan"])
+        assert expected <= indexes, name
+        assert not whole - {"shards", "ledger_name"}, name
+    await engine.aclose()
+
+
+async def test_the_past_goes_by_indexes(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("services.adapters.postgres.store._has_few", _is_rare)
+    await _fill(dsn)
+    async with fresh(dsn, "analyse") as connection:
+        await connection.execute(_DATE)
+        await connection.execute(_WAITED)
+        await connection.execute("ANALYZE")
+    engine = Explaining(dsn)
+    store = PostgresStore(engine).as_of(Moment(1, 1, [400] * 4, [4000] * 4))
+    for name, (read, expected) in PAST.items():
+        engine.plans.clear()
+        await read(store)
+        indexes = set().union(*(_scans(plan)[0] for plan in engine.plans))
+        assert expected <= indexes, (name, indexes)
+    await store.aclose()
 
 
 async def test_the_test_sees_a_scan(dsn: str) -> None:

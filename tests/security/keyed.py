@@ -18,11 +18,15 @@ from services.api.auth import Gate
 from services.api.deps import Deps
 from services.api.health import Lookout
 from services.api.keys import key_hash
+from services.api.live import StreamLimits
 from services.codec.gateway import Appender, Gateway
 from services.metrics import ApiMetrics, process_registry
 from services.ports.log import TopicPartition, topic_specs
 from services.ports.store import Grant
 from tests.contract.ledgers import ManualClock
+
+SHORT = StreamLimits(seconds_max=0.1)
+"""The client here reads each answer to its end, also that of a stream."""
 
 
 class House:
@@ -78,7 +82,9 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def keyed_house(database: MemoryDatabase | None = None) -> AsyncIterator[House]:
+async def keyed_house(
+    database: MemoryDatabase | None = None, streams: StreamLimits = SHORT
+) -> AsyncIterator[House]:
     """Open an API that asks for keys, over an empty ledger or that of a worker."""
     house = House(database or MemoryDatabase(1))
     await house.log.ensure_topics(topic_specs(1))
@@ -88,7 +94,17 @@ async def keyed_house(database: MemoryDatabase | None = None) -> AsyncIterator[H
     metrics = ApiMetrics(process_registry())
     house.accesses = AccessLog(house.store.callers, metrics)
     house.app = create_app(
-        Deps(house.store, house.log, appender, gate, Gateway(), metrics, lookout, house.accesses)
+        Deps(
+            house.store,
+            house.log,
+            appender,
+            gate,
+            Gateway(),
+            metrics,
+            lookout,
+            house.accesses,
+            streams=streams,
+        )
     )
     transport = httpx.ASGITransport(house.app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as house.client:

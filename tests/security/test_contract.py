@@ -21,6 +21,7 @@ CHECKS = (
     "allow_header_conformance",
 )
 EXAMPLES = 4
+SHORT_STREAMS = ("--api-stream-seconds", "1")  # the fuzzer reads each answer to its end
 SEED = 2026
 OF_THE_INTERPRETER = "AST constructor recursion depth mismatch"
 """A fault of Python 3.11 that ends the fuzzer now and then, whatever the API answers."""
@@ -64,7 +65,7 @@ def seed_with_data(directory: Path) -> None:
 
 
 def test_an_api_without_keys_keeps_its_contract(server_dir: Path) -> None:
-    with up(server_dir):
+    with up(server_dir, *SHORT_STREAMS):
         seed_with_data(server_dir)
         fuzz(url_of(server_dir), server_dir, phases="coverage,fuzzing")
         assert listed(server_dir, "nodes"), "the API still answers"
@@ -73,7 +74,7 @@ def test_an_api_without_keys_keeps_its_contract(server_dir: Path) -> None:
 def test_an_api_with_keys_keeps_its_contract(server_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = berth(server_dir, "api-key", "create", "fuzzer", "--role", "admin")
     key = made.stdout.strip()
-    with up(server_dir):
+    with up(server_dir, *SHORT_STREAMS):
         url = url_of(server_dir)
         fuzz(url, server_dir)
         refused = berth(server_dir, "get", "nodes")

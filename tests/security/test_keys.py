@@ -867,7 +867,8 @@ async def test_each_route_is_for_its_roles(house: House) -> None:
     assert ROUTES.keys() <= found
     for method, path in sorted(found):
         target = path.replace("{name}", "x").replace("{namespace}", "x").replace("{id}", "0-1")
-        target = target.replace("{kind}", "Service")
+        target = target.replace("{kind}", "Service").replace("{shard}", "0").replace("{what}", "nodes")
+        target = target.replace("{signature}", "00" * 16)
         assert "{" not in target, "give the parameter a value here"
         allowed = ROUTES.get((method, path), READERS)
         assert allowed is not READERS or path.startswith(("/v1/", "/metrics")), "say who may use this"

@@ -278,7 +278,7 @@ async def test_no_parameter_of_any_route_makes_a_fault(world: World) -> None:
 
 @pytest.mark.parametrize("position", POSITIONS)
 async def test_a_cursor_that_no_answer_gave_is_named(world: World, position: str) -> None:
-    paged = [path for path, _, in_query in await questions(world) if "cursor" in in_query]
+    paged = [path for path, _, in_query in await questions(world) if "cursor" in in_query and "{" not in path]
     assert len(paged) >= 5
     for path in paged:
         text = cursor(position)
@@ -324,6 +324,8 @@ NO_SECRET: dict[str, list[str]] = {
     "/v1/shadow": ["", "?profile=default-scheduler"],
     "/v1/owners": ["", "?limit=1"],
     "/v1/totals": ["", "?at=1s"],
+    "/v1/history/shards/{shard}": ["0", "1?order=newest"],
+    "/v1/history/profiles/{name}": ["default-scheduler"],
 }
 """What to ask of routes that have nothing of any team, or are not for those who see few namespaces."""
 
@@ -357,6 +359,9 @@ async def asked(world: World) -> dict[str, list[str]]:
             "?profile=default-scheduler",
             "?since=2024-01-01T00:00:00Z",
         ],
+        "/v1/events": ["?since=2024-01-01T00:00:00Z"],
+        "/v1/history/pods/{namespace}/{name}": PODS + [f"{pod}?limit=1" for pod in PODS],
+        "/v1/history/nodes/{name}": ["n1", "n2", "n1?order=newest", "n1?limit=1"],
         "/v1/decisions/{id}": decisions,
         "/v1/decisions/{id}/explanation": decisions,
         "/v1/config": ["", "?kind=Service", "?kind=Namespace", "?limit=1", "?at=1s"],
@@ -631,7 +636,7 @@ async def test_a_dead_letter_is_cut_in_a_list_and_whole_by_its_id(ours: Client) 
 async def test_every_list_ends_by_its_bytes_and_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paged = [path for path, _, in_query in await questions(world) if "cursor" in in_query]
+    paged = [path for path, _, in_query in await questions(world) if "cursor" in in_query and "{" not in path]
     paged.remove("/v1/accesses")  # which grows while it is read
     whole = {path: (await world.client.get(f"{path}?limit=1000")).json()["items"] for path in paged}
     monkeypatch.setattr(engine, "page_bytes_max", 1)

@@ -23,6 +23,7 @@ _AWAITED = {
     "services/api/disconnect.py": "by the request",
     "services/background.py": "this is the one place",
     "services/cli/reaching.py": "by the question whether any server answers, which ends them all",
+    "services/cli/streaming.py": "by the loop that it tells of changes, which ends it",
     "services/processes.py": "by the thread, which ends with it",
     "services/serving.py": "the server itself, by serve_http",
     "services/supervising.py": "by the process, which ends with it",

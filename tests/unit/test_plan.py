@@ -239,8 +239,8 @@ def test_a_scenario_that_makes_no_sense_names_the_field(
 
 
 def test_a_misspelt_key_of_a_scenario_is_told_with_what_was_meant(tmp_path: Path) -> None:
-    done = berth_plan("-f", write(tmp_path, "s.json", {"objects": [], "profiles": {}}))
-    assert "profiles: is no key of a scenario; did you mean profile?" in done.stderr
+    done = berth_plan("-f", write(tmp_path, "s.json", {"objects": [], "profil": {}}))
+    assert "profil: is no key of a scenario; did you mean profile?" in done.stderr
 
 
 def test_what_a_scenario_says_in_vain_is_told_and_its_notes_are_not(tmp_path: Path) -> None:

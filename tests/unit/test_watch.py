@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -71,48 +70,53 @@ async def test_what_a_table_does_not_show_is_no_change_of_a_row_but_one_of_its_j
 
 
 class Ledger:
-    """An API whose two shards commit a decision each time that it is asked how far they are."""
+    """An API whose stream has decisions of two shards; the list was read when some of them were there."""
 
-    def __init__(self, rounds: int) -> None:
-        self.count = 12
-        self.left = rounds
-
-    def decisions(self, shard: int) -> Iterator[Item]:
-        for seq in range(self.count, 0, -1):
-            yield decision(id=f"{shard}-{seq}", shard=shard, seq=seq)
+    def __init__(self, listed: list[Item], streamed: list[Item]) -> None:
+        self.listed, self.streamed = listed, streamed
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         asked = {key: values[0] for key, values in parse_qs(scope["query_string"].decode()).items()}
-        if scope["path"] == "/v1/shards":
-            if self.left == 0:
-                raise Enough
-            self.left -= 1
-            self.count += 1
-            items = [{"shard": shard, "decisions": self.count} for shard in (0, 1)]
-        else:
+        if scope["path"] == "/v1/decisions":
             assert asked["order"] == "newest"
-            shards = [int(asked["shard"])] if "shard" in asked else [0, 1]
-            both = [item for shard in shards for item in self.decisions(shard)]
-            items = sorted(both, key=lambda item: (-item["seq"], item["shard"]))[: int(asked["limit"])]
-        body = json.dumps({"items": items, "next": None}).encode()
+            body = json.dumps({"items": self.listed, "next": None}).encode()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": body})
+            return
+        assert (scope["path"], asked["kinds"]) == ("/v1/events", "decisions,releases,pending")
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": body})
+        await send({"type": "http.response.body", "body": b": begins\nid: a\n\n", "more_body": True})
+        for item in self.streamed:
+            frame = f"id: {item['id']}\nevent: decisions\ndata: {json.dumps(item)}\n\n".encode()
+            for part in (frame[:20], frame[20:]):
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+        end = json.dumps({"error": {"code": "not-kept", "message": "enough"}})
+        await send({"type": "http.response.body", "body": f"event: end\ndata: {end}\n\n".encode()})
 
 
-async def test_decisions_are_printed_once_each_in_the_order_of_their_shard(
+def of_shard(shard: int, seq: int) -> Item:
+    return decision(id=f"{shard}-{seq}", shard=shard, seq=seq)
+
+
+async def test_decisions_are_printed_once_each_as_the_stream_has_them(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with pytest.raises(Enough):
-        await watch.watch_decisions(in_process(Ledger(4)), {}, 4, Shape("table"))
+    ledger = Ledger(
+        [of_shard(0, 3), of_shard(1, 2), of_shard(0, 2)],
+        [of_shard(1, 2), of_shard(0, 3), of_shard(1, 3), of_shard(0, 4)],
+    )
+    with pytest.raises(CommandError, match="enough; the last id was 0-4"):
+        await watch.watch_decisions(in_process(ledger), {}, 4, Shape("table"))
     ids = [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()[1:]]
-    assert ids == ["1-12", "0-12", "1-13", "0-13", "0-14", "1-14", "0-15", "1-15", "0-16", "1-16"]
+    assert ids == ["0-2", "1-2", "0-3", "1-3", "0-4"]
 
 
 async def test_the_decisions_of_one_shard_are_watched_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(Enough):
-        await watch.watch_decisions(in_process(Ledger(3)), {"shard": 1}, 1, Shape("table"))
+    ledger = Ledger([of_shard(1, 2)], [of_shard(0, 3), of_shard(1, 3), of_shard(0, 4), of_shard(1, 4)])
+    with pytest.raises(CommandError):
+        await watch.watch_decisions(in_process(ledger), {"shard": 1}, 1, Shape("table"))
     ids = [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()[1:]]
-    assert ids == ["1-13", "1-14", "1-15"]
+    assert ids == ["1-2", "1-3", "1-4"]
 
 
 async def test_one_item_is_found_by_its_name_and_one_that_is_not_there_is_an_error() -> None:

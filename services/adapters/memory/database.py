@@ -344,7 +344,8 @@ class MemoryDatabase:
         if fact.spec is not None:
             self.spec_changes[fact.id] = at_ms, fact.sent_by
             self.node_specs[fact.id, row.version] = fact.spec
-            told = SpecSet(self._writing_at, fact.spec, fact.deleted, at_ms, fact.sent_by)
+            when = at_ms, self.now_ms(), fact.sent_by
+            told = SpecSet(self._writing_at, row.version, fact.spec, fact.deleted, *when)
             self.past.specs.setdefault(fact.id, []).append(told)
 
     def _open(self, uid: str, shards: Sequence[int]) -> tuple[str, int] | None:

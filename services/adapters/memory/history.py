@@ -41,17 +41,33 @@ class MemoryHistory:
             raise Superseded(checkpoint.batch)
         return found[0]
 
-    async def ends(self, last: int | None) -> Mapping[int, int]:
+    async def ends(self, last: int | None, shard: int | None = None) -> Mapping[int, int]:
         """See ``History.ends``."""
         rows = sorted(self._database.journal.values(), key=lambda row: row.position)
+        of = shard or 0
         if last is not None:
-            end = max(row.position for row in rows if row.shard == 0 and row.batch <= last)
-            return {**{row.shard: row.batch for row in rows if row.position <= end}, 0: last}
+            end = max(row.position for row in rows if row.shard == of and row.batch <= last)
+            return {**{row.shard: row.batch for row in rows if row.position <= end}, of: last}
         found = {row.shard: row.batch for row in rows}
         for (shard, topic, _), offset in self._database.offsets.items():
             if topic == BATCHES:
                 found[shard] = max(found.get(shard, 0), offset.next_offset)
         return found
+
+    async def batch_at(self, at_ms: int, *, is_last: bool) -> int | None:
+        """See ``History.batch_at``."""
+        times = [(row.batch, row.log_time_ms) for row in self._database.journal.values() if row.shard == 0]
+        if is_last:
+            return max((batch for batch, time_ms in times if time_ms <= at_ms), default=None)
+        return min((batch for batch, time_ms in times if time_ms >= at_ms), default=None)
+
+    async def batch_of(self, shard: int, seq: int) -> JournalRow | None:
+        """See ``History.batch_of``."""
+        for row in self._database.journal.values():
+            first, following = row.seqs.get(shard, (0, 0))
+            if first <= seq < following:
+                return row
+        return None
 
     async def rows(
         self, after: Mapping[int, int], until: Mapping[int, int], *, starts: bool = False

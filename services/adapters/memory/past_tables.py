@@ -16,12 +16,14 @@ Group = tuple[int, bytes]
 
 
 class SpecSet(NamedTuple):
-    """A spec that a node got, at a log time."""
+    """A spec that a node got with a version: at which log time, when it was written, and who sent it."""
 
     position: int
+    version: int
     spec: NodeSpec
     deleted: bool
     at_ms: int
+    recorded_ms: int
     sent_by: str | None
 
 

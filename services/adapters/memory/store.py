@@ -14,6 +14,7 @@ from domain.model.pods import PodTemplate
 from domain.model.usage import UsageRecord
 from services.adapters.memory.access import MemoryCallers, moment
 from services.adapters.memory.bills import MemoryBills
+from services.adapters.memory.chronicle import MemoryChronicle
 from services.adapters.memory.database import MemoryDatabase, PlacementRow
 from services.adapters.memory.exports import MemoryExports
 from services.adapters.memory.gangs import gangs_of
@@ -32,6 +33,8 @@ from services.adapters.memory.pages import (
 from services.adapters.memory.past import MemoryPast, as_of
 from services.adapters.memory.processes import MemoryProcesses
 from services.adapters.memory.rollups import MemoryOverTime
+from services.adapters.memory.tail import MemoryTail
+from services.ports.chronicle import Chronicle
 from services.ports.exports import Exports
 from services.ports.ledger import (
     ConfigRow,
@@ -64,6 +67,7 @@ from services.ports.store import (
     Standing,
     WaitingGroup,
 )
+from services.ports.tail import Tail
 
 
 def _name_size(row: NominatedPod) -> int:
@@ -82,6 +86,8 @@ class MemoryStore:
         self.moment: Moment | None = None
         self.exports: Exports = MemoryExports(database)
         self.over_time: OverTime = MemoryOverTime(database)
+        self.tail: Tail = MemoryTail(database)
+        self.chronicle: Chronicle = MemoryChronicle(database)
         self.seen: Collection[str] | None = None
 
     def seen_by(self, namespaces: Collection[str] | None) -> Self:

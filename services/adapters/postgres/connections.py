@@ -62,13 +62,19 @@ def as_of_limits(seconds: int) -> Limits:
     return Limits({**common.settings, **told}, answer_seconds=common.answer_seconds)
 
 
+# For statements that are written as: for each element of an array, one index look-up. Their plans are
+# prepared once, often while the tables are still empty, when the planner would prefer to scan.
+_LOOKING_UP = {"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off"}
+
+
+def looking_up(told: Limits) -> Limits:
+    """Return the same limits, for a connection that goes by indexes alone."""
+    return told._replace(settings={**told.settings, **_LOOKING_UP})
+
+
 HOT_SETTINGS = {
     **_COMMON,
-    # The statements of the hot path are written as: for each element of an array, one index look-up. Their
-    # plans are prepared once, often while the tables are still empty, when the planner would prefer to scan.
-    "enable_seqscan": "off",
-    "enable_hashjoin": "off",
-    "enable_mergejoin": "off",
+    **_LOOKING_UP,
     # A worker that takes the shards over waits for what a stopped worker has locked.
     "idle_in_transaction_session_timeout": f"{lease_seconds:g}s",
 }

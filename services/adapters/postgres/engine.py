@@ -27,6 +27,7 @@ from services.adapters.postgres.connections import (
     connect,
     fresh,
     limited,
+    looking_up,
 )
 from services.ports.past import Moment
 from services.ports.store import Rows
@@ -102,6 +103,7 @@ class Pool(enum.Enum):
     LOOKUPS = "what is found by its name or id"
     LISTS = "lists"
     PAST = "questions about the past"
+    TAIL = "the stream of events"
 
 
 class Engine:
@@ -127,6 +129,7 @@ class Engine:
             Pool.INTAKE: (4, COMMON),
             Pool.LOOKUPS: (4, limited(reading.seconds)),
             Pool.LISTS: (reading.lists_at_once, limited(reading.seconds)),
+            Pool.TAIL: (2, looking_up(limited(reading.seconds))),
         }
         self._engines = {pool: _pool(dsn, *size) for pool, size in sizes.items()}
         self._engines[Pool.PAST] = _pool(replica or dsn, limits.past_at_once, as_of_limits(reading.seconds))

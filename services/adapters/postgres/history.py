@@ -38,6 +38,13 @@ SELECT shard, max(batch) FROM journal
 WHERE position <= (SELECT max(position) FROM journal WHERE shard = $1 AND batch <= $2)
 GROUP BY shard
 """
+_FIRST_AT = "SELECT min(batch) FROM journal WHERE shard = $1 AND log_time_ms >= $2"
+_LAST_AT = "SELECT max(batch) FROM journal WHERE shard = $1 AND log_time_ms <= $2"
+_BATCH_OF = """
+SELECT shard, batch FROM journal
+WHERE (seqs -> $1 ->> 0)::bigint <= $2 AND (seqs -> $1 ->> 1)::bigint > $2
+ORDER BY position LIMIT 1
+"""
 _POSITIONS = """
 SELECT worker, min(position), max(position)
 FROM unnest($1::int[], $2::bigint[], $3::bigint[]) AS span (shard, after, until)
@@ -107,12 +114,30 @@ class PostgresHistory:
                 raise ValueError(f"it has {len(parts)} parts instead of {parts_count}")
             return unpack_state(head, [(row["kind"], row["body"]) for row in parts], secret)
 
-    async def ends(self, last: int | None) -> Mapping[int, int]:
+    async def ends(self, last: int | None, shard: int | None = None) -> Mapping[int, int]:
         """See ``History.ends``."""
+        of = self._lead if shard is None else shard
         async with self._session.use() as connection:
             if last is None:
                 return dict(await connection.fetch(_ENDS, BATCHES))
-            return {**dict(await connection.fetch(_ENDS_AT, self._lead, last)), self._lead: last}
+            return {**dict(await connection.fetch(_ENDS_AT, of, last)), of: last}
+
+    async def batch_at(self, at_ms: int, *, is_last: bool) -> int | None:
+        """See ``History.batch_at``."""
+        async with self._session.use() as connection:
+            asked = _LAST_AT if is_last else _FIRST_AT
+            found: int | None = await connection.fetchval(asked, self._lead, at_ms)
+        return found
+
+    async def batch_of(self, shard: int, seq: int) -> JournalRow | None:
+        """See ``History.batch_of``."""
+        async with self._session.use() as connection:
+            found = await connection.fetchrow(_BATCH_OF, str(shard), seq)
+        if found is None:
+            return None
+        of, batch = found
+        rows = [row async for row in self.rows({of: batch - 1}, {of: batch})]
+        return rows[0] if rows else None
 
     async def rows(
         self, after: Mapping[int, int], until: Mapping[int, int], *, starts: bool = False

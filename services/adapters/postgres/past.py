@@ -193,7 +193,7 @@ _TAKEN = sa.text(
     "CROSS JOIN LATERAL unnest(n.requested) WITH ORDINALITY AS v (amount, at) "
     "JOIN resources r ON r.id = v.at WHERE NOT n.deleted GROUP BY r.name"
 )
-_HELD_OF = sa.text("SELECT node, resource, held FROM past.held(:names)").bindparams(
+_HELD_OF = sa.text("SELECT node, resource, held FROM past.held(CAST(:names AS text[]))").bindparams(
     sa.bindparam("names", type_=sa.ARRAY(sa.Text))
 )
 

@@ -155,7 +155,7 @@ class PostgresProcesses:
         where += [] if seen is None else [sa.or_(a.namespace == "", a.namespace.in_(sorted(seen)))]
         query = sa.select(t.node_actions).where(*where)
         page = await self._engine.page(query, limit, sa.func.octet_length(a.reason), ["id"], descending=True)
-        return Rows(map(_action, page), more=page.more)
+        return Rows(map(action_state, page), more=page.more)
 
     async def replicas(
         self,
@@ -190,7 +190,7 @@ class PostgresProcesses:
         return await self._engine.all(ShardOffset, query, Pool.HEALTH)
 
 
-def _action(row: sa.Row[Any]) -> ActionState:
+def action_state(row: sa.Row[Any]) -> ActionState:
     """Return a row of what an agent did."""
     pod = f"{row.namespace}/{row.name}" if row.namespace else ""
     fields = {name: row._mapping[name] for name in _OF_ACTION}

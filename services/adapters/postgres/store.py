@@ -18,6 +18,7 @@ from domain.model.usage import UsageRecord
 from services.adapters.postgres import schema as t
 from services.adapters.postgres.access import PostgresCallers
 from services.adapters.postgres.bills import PostgresBills
+from services.adapters.postgres.chronicle import PostgresChronicle
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.exports import PostgresExports
 from services.adapters.postgres.gangs import page_of_gangs
@@ -46,7 +47,9 @@ from services.adapters.postgres.selects import (
     uid_ahead,
     within,
 )
+from services.adapters.postgres.tail import PostgresTail
 from services.codec.attempts import unpack_attempt
+from services.ports.chronicle import Chronicle
 from services.ports.exports import Exports
 from services.ports.ledger import ConfigRow, DeadLetter, GroupAttempts, NodeRow, ProfileRow
 from services.ports.log import Span
@@ -70,6 +73,7 @@ from services.ports.store import (
     Standing,
     WaitingGroup,
 )
+from services.ports.tail import Tail
 
 _decode_attempt = msgspec.json.Decoder(Attempt).decode
 _CONFIG = [t.config_objects.c[name] for name in ConfigRow.__struct_fields__]
@@ -93,6 +97,8 @@ class PostgresStore:
         self.moment: Moment | None = None
         self.exports: Exports = PostgresExports(engine)
         self.over_time: OverTime = PostgresOverTime(engine)
+        self.tail: Tail = PostgresTail(engine)
+        self.chronicle: Chronicle = PostgresChronicle(engine)
         self.seen: Collection[str] | None = None
 
     async def aclose(self) -> None:

@@ -1,0 +1,91 @@
+"""The histories of pods, nodes, shards and profiles: `/v1/history/…`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from services.api import history
+from services.api.answers_past import HistoryPage
+from services.api.contract import answering
+from services.api.deps import Deps
+from services.api.history import Asked
+from services.api.routes import (
+    NAME_MAX,
+    Cursor,
+    Limit,
+    NodeNamed,
+    PodName,
+    PodNamespace,
+    found_answer,
+    seen_store,
+)
+
+Order = Annotated[str, Query(description="oldest or newest first", pattern="^(oldest|newest)$")]
+
+
+def history_routes(deps: Deps) -> APIRouter:
+    """Return the routes of histories."""
+    router = APIRouter()
+    answers = answering(HistoryPage)
+
+    @router.get(
+        "/v1/history/pods/{namespace}/{name}",
+        responses=answers,
+        summary="Tell what happened to a pod, and what made room for it",
+    )
+    async def pod(
+        request: Request,
+        namespace: PodNamespace,
+        name: PodName,
+        limit: Limit = 100,
+        cursor: Cursor = None,
+        order: Order = "oldest",
+    ) -> Response:
+        asked = Asked.of(limit, cursor, newest_first=order == "newest")
+        page = await history.of_pod(seen_store(deps, request), namespace, name, asked)
+        return found_answer(page, f"pod {namespace}/{name}")
+
+    @router.get(
+        "/v1/history/nodes/{name}", responses=answers, summary="Tell what happened to a node and on it"
+    )
+    async def node(
+        request: Request,
+        name: NodeNamed,
+        limit: Limit = 100,
+        cursor: Cursor = None,
+        order: Order = "oldest",
+    ) -> Response:
+        asked = Asked.of(limit, cursor, newest_first=order == "newest")
+        page = await history.of_node(seen_store(deps, request), name, asked)
+        return found_answer(page, f"node {name}")
+
+    @router.get(
+        "/v1/history/shards/{shard}",
+        responses=answers,
+        summary="Tell who owned a shard, and what its log had lost",
+    )
+    async def shard(
+        request: Request,
+        shard: Annotated[int, Path(ge=0, le=1 << 20, description="Number of the shard")],
+        limit: Limit = 100,
+        cursor: Cursor = None,
+        order: Order = "oldest",
+    ) -> Response:
+        asked = Asked.of(limit, cursor, newest_first=order == "newest")
+        return found_answer(await history.of_shard(seen_store(deps, request), shard, asked), f"shard {shard}")
+
+    @router.get("/v1/history/profiles/{name}", responses=answers, summary="Tell how a profile changed")
+    async def profile(
+        request: Request,
+        name: Annotated[str, Path(description="Name of the profile", max_length=NAME_MAX)],
+        limit: Limit = 100,
+        cursor: Cursor = None,
+        order: Order = "oldest",
+    ) -> Response:
+        asked = Asked.of(limit, cursor, newest_first=order == "newest")
+        page = await history.of_profile(seen_store(deps, request), name, asked)
+        return found_answer(page, f"profile {name}")
+
+    return router
