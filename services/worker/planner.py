@@ -64,6 +64,8 @@ class Planner:
         Name and version of this worker, and what tells it from others of its name, for the journal.
     """
 
+    shadow: Shadow | None = None  # of a worker that has a shadow profile; a replay never has
+
     def __init__(
         self,
         base: LedgerBase,
@@ -134,7 +136,6 @@ class Planner:
         restore(base, self.scheduler, self.ledger_view)
         restore_gone(base.tombstones, self.scheduler.state.tombstones, self._step_ms)
         self._hosted = HostedRows(self.scheduler, self.ledger_view, base)
-        self.shadow: Shadow | None = None  # of a worker that has a shadow profile; a replay never has
 
     def take(self, leases: Sequence[Lease], part: LedgerPart) -> None:
         """Decide for these shards, too, from where the ledger says that they are."""
