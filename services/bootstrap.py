@@ -363,8 +363,9 @@ async def run_worker(
     """Run a worker until it is cancelled. ``compiled`` is set once all kernels are compiled."""
     from services.topics import until_first
     from services.worker.compiling import compile_kernels, compile_later, late_ones_told
-    from services.worker.metrics import WorkerMetrics
+    from services.worker.metrics import ShadowMetrics, WorkerMetrics
     from services.worker.run import BACKOFF_MS, Worker, WorkerSettings
+    from services.worker.shadow import Shadow
 
     log, ledger = open_log(at), open_ledger(at)
     told = WorkerSettings(
@@ -389,7 +390,9 @@ async def run_worker(
     # A commit's many small answers must not wait for the thread that plans, nor both for the collector.
     sys.setswitchinterval(_SWITCH_SECONDS)
     collect_rarely()
-    worker = Worker(log, ledger, told, WorkerMetrics(registry))
+    name = settings.shadow_profile
+    shadow = None if name is None else Shadow(name, ShadowMetrics(registry))
+    worker = Worker(log, ledger, told, WorkerMetrics(registry), shadow=shadow)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(_close, log, ledger)
         await stack.enter_async_context(tidied(at, settings, registry))

@@ -176,6 +176,11 @@ class Settings:
         "How long a pod finds no node before one may be kept free for it; 0: none is. See docs/queue.md.",
         limits.reservation_seconds,
     )
+    shadow_profile: str | None = setting(
+        some_text,
+        "PROFILE",
+        "A profile that workers compare with those in force, without any effect; see docs/shadow.md.",
+    )
     tombstone_hours: int = setting(
         integer(1, limits.tombstone_hours_max),
         "HOURS",

@@ -25,9 +25,9 @@ HEART = (
     "services/codec", "services/ports", "services/worker", "services/relay", "services/replay",
 )  # fmt: skip
 LARGE = {
-    "domain/counting/counters.py:CounterTable": (34, 17),
+    "domain/counting/counters.py:CounterTable": (35, 17),
     "domain/counting/domains.py:Domains": (18, 16),
-    "domain/cycle/schedule.py:Scheduler": (24, 23),
+    "domain/cycle/schedule.py:Scheduler": (24, 24),
     "domain/engine/explanation.py:KernelOutput": (5, 14),
     "domain/engine/program.py:Program": (3, 19),
     "domain/engine/program.py:StaticPart": (2, 14),
@@ -50,8 +50,8 @@ LARGE = {
     "services/ports/store.py:Store": (27, 0),
     "services/worker/holding.py:Holding": (7, 17),
     "services/worker/metrics.py:WorkerMetrics": (7, 26),
-    "services/worker/planner.py:Planner": (28, 26),
-    "services/worker/run.py:Worker": (13, 16),
+    "services/worker/planner.py:Planner": (29, 26),
+    "services/worker/run.py:Worker": (13, 17),
 }
 """Classes with more methods or fields, and how many they have."""
 

@@ -157,6 +157,11 @@ class CounterTable:
     # ----------------------------------------------------------------------------------------- following
 
     @property
+    def has_any(self) -> bool:
+        """Whether it counts anything, so that it has to follow the state."""
+        return bool(self._by_spec)
+
+    @property
     def is_behind(self) -> bool:
         """Whether ``sync`` may move a counter."""
         if not self._by_spec:

@@ -33,6 +33,8 @@ def place(run: CycleRun, candidates: Sequence[Tried], *, above: int | None, star
     into the order of priority and arrival. Where there are home nodes, each priority is done with before the
     next: else a lower one would take a home node before a pod that looks at all nodes.
     """
+    if run.watch is not None:
+        run.watch(candidates)
     bands = by_priority(candidates) if run.slots.homes.divide else [candidates]
     for band, behind in zip_longest(bands, bands[1:]):
         _place_band(run, band, above if behind is None else behind[0][1].template.priority, start)

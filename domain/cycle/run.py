@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from domain.engine.budgets import Budgets
@@ -13,11 +13,14 @@ from domain.model.limits import cycle_pods_max, cycle_work_max
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.queue.eviction_pauses import EvictionPauses
-from domain.queue.groups import GroupKey
+from domain.queue.groups import GroupKey, Tried
 from domain.queue.queue import Queue
 from domain.state.cluster import ClusterState
 from domain.state.nominations import Nomination
 from domain.state.snapshot import Snapshot
+
+Watch = Callable[[Sequence[Tried]], None]
+"""Is told which pods have their turn, before they are placed; it may look, and must change nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,8 @@ class CycleRun:
         What the cycle may still do that was not paid when pods were drawn (``turns.py``).
     programs_max : int
         How many groups one call of the kernel compiles.
+    watch : Watch or None
+        What looks at the pods that have their turn, if anything does.
     """
 
     def __init__(
@@ -80,11 +85,12 @@ class CycleRun:
         seed: int,
         at_ms: int,
         preempting: Preempting | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.state, self.queue = state, queue
         self.snapshot, self.slots, self.view = snapshot, slots, view
         self.seed, self.at_ms = seed, at_ms
-        self.preempting = preempting
+        self.preempting, self.watch = preempting, watch
         self.result = CycleResult([], [])
         self.work_left = cycle_work_max
         self.programs_max = cycle_pods_max

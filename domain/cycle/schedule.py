@@ -20,7 +20,7 @@ from domain.cycle.preempt import may_preempt
 from domain.cycle.preempt_gang import plan_gang
 from domain.cycle.relieve import Relieving
 from domain.cycle.reserve import Reserving
-from domain.cycle.run import CycleRun, Preempting
+from domain.cycle.run import CycleRun, Preempting, Watch
 from domain.engine.budgets import Budgets
 from domain.engine.homes import Homes
 from domain.engine.nominated_room import hold, left_for, nominated_on, run_out, to_try
@@ -128,6 +128,7 @@ class Scheduler:
         self._columns_revision = 0
         self._grown: set[str] = set()  # clusters that may now have more masters on one node
         self.work = 0  # of the last cycle, as it was estimated (``turns.py``)
+        self.watch: Watch | None = None  # of cycles alone
 
     def fold(self, event: Event | ProfileEvent | Step, shard: int = 0) -> tuple[Change, ...]:
         """Apply one event, of a record of ``shard``, or one step, and keep the queue in step.
@@ -363,7 +364,7 @@ class Scheduler:
 
     def _run(self, now_ms: int, preempting: Preempting | None = None) -> CycleRun:
         of = (self.state, self.queue, self._snapshot, self._slots, self._view)
-        return CycleRun(*of, seed=self.seed, at_ms=now_ms, preempting=preempting)
+        return CycleRun(*of, seed=self.seed, at_ms=now_ms, preempting=preempting, watch=self.watch)
 
     def _preempting(self, changed: Sequence[Nomination], *, preempts: bool) -> Preempting:
         if self._budgets is None:

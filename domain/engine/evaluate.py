@@ -228,8 +228,13 @@ def compiled_alone(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: N
 
 def less_urgent(state: ClusterState, pod: PodSpec) -> dict[str, Nomination]:
     """Return the nominations that do not count for a pod, by key: its own, and those of lower priority."""
-    known, priority = state.nominations.entries, pod.template.priority
-    return {key: each for key, each in known.items() if each.priority < priority or key == pod.key}
+    return less_urgent_than(state, pod.template.priority, pod.key)
+
+
+def less_urgent_than(state: ClusterState, priority: int, pod_key: str) -> dict[str, Nomination]:
+    """Return the same, given the priority and the key of the pod."""
+    known = state.nominations.entries
+    return {key: each for key, each in known.items() if each.priority < priority or key == pod_key}
 
 
 @contextmanager
@@ -240,14 +245,36 @@ def slots_apart(
     if not state.index.is_settled:
         state.apply(Reclassify())
     state.apply(Lent())
-    journal = state.index.journal
-    snapshot = Snapshot(state.table)
-    snapshot.sync()
-    slots = GroupSlots(state, snapshot, slots_max=1, view=view)
-    slots.reserve(plans)
-    slots.counters.sync(snapshot.rows_width)
-    yield snapshot, slots
-    state.index.journal = journal  # for counters that follow the state
+    with beside(state, plans, view) as found:
+        yield found
+
+
+@contextmanager
+def beside(
+    state: ClusterState,
+    plans: Collection[ProfilePlan],
+    view: NodeView,
+    kept: tuple[Snapshot, GroupSlots] | None = None,
+) -> Iterator[tuple[Snapshot, GroupSlots]]:
+    """Return the same of a state that is up to date, as it is within a cycle: nothing of it is changed.
+
+    ``kept`` is what an earlier call returned, since when resources have the same columns. It is of use again
+    where nothing was counted by domain: else it would have to follow the pods.
+    """
+    journal, state.index.journal = state.index.journal, None
+    try:
+        if kept is None or kept[1].counters.has_any:
+            snapshot = Snapshot(state.table)
+            kept = snapshot, GroupSlots(state, snapshot, slots_max=1, bytes_max=0, view=view)
+        snapshot, slots = kept
+        is_whole = snapshot.sync()
+        slots.reserve(plans)
+        if not is_whole:
+            slots.void()
+        slots.counters.sync(snapshot.rows_width)
+        yield kept
+    finally:
+        state.index.journal = journal  # for counters that follow the state
 
 
 def _look(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: NodeView) -> _Seen:

@@ -38,6 +38,7 @@ from services.api.read_after import Waited, wait_until_there
 from services.api.replicas import replicas_routes
 from services.api.resending import resend_routes
 from services.api.routes import decision_routes, node_routes, pod_routes, state_routes
+from services.api.shadow import shadow_routes
 from services.api.stream_routes import stream_routes
 from services.api.usage import usage_routes
 from services.api.waiting import Folding
@@ -91,6 +92,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
         nomination_routes,
         gang_routes,
         worker_routes,
+        shadow_routes,
         action_routes,
         replicas_routes,
     )

@@ -37,6 +37,7 @@ from services.cli import (
     replay,
     serve,
     setup,
+    shadow,
     top,
     why,
 )
@@ -182,6 +183,7 @@ app.command("explain", rich_help_panel=USE)(explain.explain)
 app.command("diff", rich_help_panel=USE)(diff.diff)
 app.command("top", rich_help_panel=USE)(top.top)
 app.command("why", rich_help_panel=USE)(why.why)
+app.command("shadow", rich_help_panel=USE)(shadow.shadow)
 app.command("history", rich_help_panel=USE)(history.history)
 app.command("bill", rich_help_panel=USE)(bill.bill)
 app.command("export", rich_help_panel=USE)(export.export)

@@ -19,6 +19,7 @@ PLACING = (
     "tombstone_hours",
     "preemption",
     "preemption_seconds",
+    "shadow_profile",
     "reservation_seconds",
     "embedded_log_hours",
     "dead_letters_max",

@@ -226,7 +226,7 @@ async def fetch_pages(
 ) -> AsyncIterator[list[dict[str, Any]]]:
     """Yield the same items, each page as it comes."""
     count = 0
-    paged = path not in ("/v1/shards", "/v1/workers")
+    paged = path not in ("/v1/shards", "/v1/workers", "/v1/shadow")
     cursor: str | None = None
     while True:
         wanted = PAGE if limit is None or keep is not None else min(PAGE, limit - count)

@@ -25,6 +25,64 @@ class Incarnation(msgspec.Struct, frozen=True, kw_only=True):
     settings: Mapping[str, Any] = {}
 
 
+class ShadowCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of comparing a shadow profile with the live ones: sums, so that those of workers add up.
+
+    An attempt is one group of equal pods that had its turn in a cycle, by its first pod. Losses are in points
+    of 0..100 of a profile's total.
+
+    Attributes
+    ----------
+    attempts, pods : int
+        Attempts compared, and the pods of those for which either profile finds a node.
+    agreed, agreed_pods : int
+        Those whose live node is among the best of the shadow profile.
+    live_refused, shadow_refused : int
+        Attempts whose live node the shadow profile refuses; whose shadow node the live profile refuses.
+    only_live, only_shadow, neither : int
+        Attempts for which the one, the other or no profile finds a node.
+    shadow_loss_sum : float
+        What the live nodes lack under the shadow profile, over ``shadow_rated`` attempts.
+    live_loss_sum : float
+        What the shadow profile's nodes lack under the live profile, over ``live_rated`` attempts.
+    skipped, skipped_lagging : int
+        Attempts not compared, as that had taken its share of time; as the worker was behind.
+    """
+
+    attempts: int = 0
+    pods: int = 0
+    agreed: int = 0
+    agreed_pods: int = 0
+    live_refused: int = 0
+    shadow_refused: int = 0
+    only_live: int = 0
+    only_shadow: int = 0
+    neither: int = 0
+    shadow_rated: int = 0
+    shadow_loss_sum: float = 0.0
+    live_rated: int = 0
+    live_loss_sum: float = 0.0
+    skipped: int = 0
+    skipped_lagging: int = 0
+
+    def plus(self, other: ShadowCounts) -> ShadowCounts:
+        """Return the sums of both."""
+        names = self.__struct_fields__
+        return ShadowCounts(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
+
+class ShadowFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """The shadow profile of a worker: its revision in force, and the counts since that came into force.
+
+    ``state`` is ``on``, ``unknown`` (there is no such profile) or ``failed`` (it was given up after a fault).
+    """
+
+    profile: str
+    state: str
+    revision: int = 0
+    counts: ShadowCounts = ShadowCounts()
+
+
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker is getting on.
 
@@ -36,12 +94,15 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
         Pods that it placed since it began although others had changed their node, and that it could not.
     journal_seconds : float
         By how much it was behind what other workers did.
+    shadow : ShadowFigures
+        Where it has a shadow profile.
     """
 
     decisions_per_second: float = 0.0
     moved: int = 0
     conflicts: int = 0
     journal_seconds: float = 0.0
+    shadow: ShadowFigures | msgspec.UnsetType = msgspec.UNSET
 
 
 NO_FIGURES = Figures()

@@ -14,6 +14,7 @@ from domain.state.tombstones import Tombstones
 from services.lag import Lag
 from services.ports.ledger import CommitBatch, Committed
 from services.ports.positions import LogFault
+from services.ports.workers import ShadowCounts
 
 
 class WorkerMetrics:
@@ -144,6 +145,64 @@ class WorkerMetrics:
         self.unverified.inc(batch.decisions.unverified_count)
         for letter in batch.decisions.dead_letters:
             self.dead_letters.labels(letter.code).inc()
+
+
+class ShadowMetrics:
+    """Counters of the shadow profile of a worker that has one, in the registry of its process."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.attempts = Counter(
+            "berth_shadow_attempts",
+            "Attempts compared with the shadow profile, by what came of it: "
+            "agree, differ, only-live, only-shadow or neither (found a node)",
+            ["result"],
+            registry=registry,
+        )
+        self.pods = Counter(
+            "berth_shadow_pods", "Pods of the attempts compared, by agreement", ["result"], registry=registry
+        )
+        self.refused = Counter(
+            "berth_shadow_refused",
+            "Attempts of which a profile (by) refuses the node that the other one would choose",
+            ["by"],
+            registry=registry,
+        )
+        self.rated = Counter(
+            "berth_shadow_rated", "Attempts with a loss under a profile", ["under"], registry=registry
+        )
+        self.loss = Counter(
+            "berth_shadow_loss_points",
+            "Sum over rated attempts of what the other profile's node lacks, 0..100 of the total",
+            ["under"],
+            registry=registry,
+        )
+        self.skipped = Counter(
+            "berth_shadow_skipped",
+            "Attempts not compared, by reason: budget (it had taken its share of time), lagging",
+            ["reason"],
+            registry=registry,
+        )
+
+    def compared(self, one: ShadowCounts) -> None:
+        """Count an attempt."""
+        differs = one.attempts - one.agreed - one.only_live - one.only_shadow - one.neither
+        results = {
+            "agree": one.agreed,
+            "differ": differs,
+            "only-live": one.only_live,
+            "only-shadow": one.only_shadow,
+            "neither": one.neither,
+        }
+        for result, count in results.items():
+            self.attempts.labels(result).inc(count)
+        self.pods.labels("agree").inc(one.agreed_pods)
+        self.pods.labels("differ").inc(one.pods - one.agreed_pods)
+        self.refused.labels("shadow").inc(one.live_refused)
+        self.refused.labels("live").inc(one.shadow_refused)
+        self.rated.labels("shadow").inc(one.shadow_rated)
+        self.rated.labels("live").inc(one.live_rated)
+        self.loss.labels("shadow").inc(one.shadow_loss_sum)
+        self.loss.labels("live").inc(one.live_loss_sum)
 
 
 def _said(reasons: Mapping[str, str]) -> str:

@@ -44,6 +44,7 @@ from services.worker.ledger_view import LedgerView
 from services.worker.read_ahead import ReadAhead, changes_plans, is_of_use
 from services.worker.recent_claims import RecentClaims
 from services.worker.restoring import restore, restore_gone, restore_waiting
+from services.worker.shadow import Shadow
 
 
 class Planner:
@@ -62,6 +63,8 @@ class Planner:
     worker, build, incarnation : str
         Name and version of this worker, and what tells it from others of its name, for the journal.
     """
+
+    shadow: Shadow | None = None  # of a worker that has a shadow profile; a replay never has
 
     def __init__(
         self,
@@ -319,8 +322,7 @@ class Planner:
         began_us, is_tried = self._stopwatch(), False
         self.result = None
         if not self._refold_below:
-            passed_ms = self._due_moments.passed_ms(self._now_ms)
-            self.result = result = self.scheduler.cycle(self._now_ms, passed_ms)
+            result = self.result = self._cycle(self._due_moments.passed_ms(self._now_ms))
             builder.decide(result, duration_us=self._stopwatch() - began_us)
             builder.cluster.strict |= self.guards.decide(result, self.scheduler.state)
             builder.cluster.hosted, builder.cluster.scales = self._hosted.look(self._now_ms)
@@ -330,6 +332,11 @@ class Planner:
         asked = folded.ends or lost_keys or is_tried or self._is_renewed
         changed = builder.has_any or self.scheduler.state.own_changes.has_any
         return builder, folded, bool(asked or changed)
+
+    def _cycle(self, passed_ms: int) -> CycleResult:
+        if self.shadow is None:
+            return self.scheduler.cycle(self._now_ms, passed_ms)
+        return self.shadow.cycle(self.scheduler, self._now_ms, passed_ms)
 
     def _build(self, builder: BatchBuilder, folded: Folded) -> CommitBatch:
         advances, due_ms = self._advance(folded.ends), self._due_moments.due_ms

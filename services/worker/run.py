@@ -37,6 +37,7 @@ from services.worker.lost_claims import LostPodTouched, NodeMoved
 from services.worker.metrics import WorkerMetrics
 from services.worker.planner import Planner
 from services.worker.progress import Progress
+from services.worker.shadow import Shadow
 from services.worker.thread import Compute, in_thread
 
 _LOGGER = logging.getLogger(__name__)
@@ -105,6 +106,7 @@ class Worker:
         compute: Compute = in_thread,
         memory: Memory | None = None,
         stopwatch: Callable[[], int] = lambda: time.perf_counter_ns() // 1_000,
+        shadow: Shadow | None = None,
     ) -> None:
         self._memory = memory or Memory()
         self._compute = compute
@@ -113,6 +115,7 @@ class Worker:
         self._ledger = ledger
         self._settings = settings
         self._metrics = metrics
+        self._shadow = shadow
         self._told = Incarnation(
             name=settings.name, build=settings.build, seed=settings.seed, settings=settings.deciding()
         )
@@ -154,6 +157,7 @@ class Worker:
             moved=of.moved_count,
             conflicts=of.conflicts_count,
             journal_seconds=round(self._follower.behind_seconds, 3) if self._follower else 0.0,
+            shadow=msgspec.UNSET if self._shadow is None else self._shadow.figures,
         )
 
     async def _hold(self) -> None:
@@ -197,6 +201,8 @@ class Worker:
 
     def _free(self) -> None:
         self._state = None
+        if self._shadow is not None:
+            self._shadow.forget()
         self._memory.release()
 
     async def _think(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
@@ -262,7 +268,10 @@ class Worker:
         while True:
             with contextlib.suppress(BerthError):
                 now_ms = time.time_ns() // 1_000_000
-                self._metrics.behind(await lags(self._log, holding.leases, self._committer.folded, now_ms))
+                found = await lags(self._log, holding.leases, self._committer.folded, now_ms)
+                self._metrics.behind(found)
+                if self._shadow is not None:
+                    self._shadow.behind(found, self._follower.behind_seconds if self._follower else 0.0)
             await asyncio.sleep(self._settings.measure_seconds)
 
     async def _restore(self) -> Planner:
@@ -277,7 +286,7 @@ class Worker:
     def _planner(self, loaded: list[LedgerBase], incarnation: str) -> Planner:
         """Make a planner of what was loaded, whose memory is freed here and not on the event loop."""
         told = self._settings
-        return Planner(
+        planner = Planner(
             *(loaded.pop(), told.profiles),
             seed=told.seed,
             usage_window_seconds=told.usage_window_seconds,
@@ -292,3 +301,5 @@ class Worker:
             build=told.build,
             incarnation=incarnation,
         )
+        planner.shadow = self._shadow
+        return planner

@@ -321,6 +321,7 @@ NO_SECRET: dict[str, list[str]] = {
     "/v1/accesses": ["?status=599"],
     "/v1/audit": [""],
     "/v1/workers": [""],
+    "/v1/shadow": ["", "?profile=default-scheduler"],
     "/v1/owners": ["", "?limit=1"],
     "/v1/totals": ["", "?at=1s"],
     "/v1/history/shards/{shard}": ["0", "1?order=newest"],
