@@ -29,6 +29,9 @@ async def why_pod(store: Store, advisor: Advisor | None, namespace: str, name: s
     """Return why a pod waits and what would cure it; None: there is no such pod, or the caller sees none."""
     pod = await store.pod(namespace, name)
     if pod is None:
+        if await store.pod_decisions(namespace, name, 1):
+            told = f"`berth history pod {namespace}/{name}` tells what happened to it"
+            raise ApiError("not-found", f"pod {namespace}/{name} is gone; {told}")
         return None
     if pod.node is not None:
         return _bound(namespace, name, pod.node, pod.since_ms)
