@@ -30,8 +30,8 @@ async def why_pod(store: Store, advisor: Advisor | None, namespace: str, name: s
     pod = await store.pod(namespace, name)
     if pod is None:
         if await store.pod_decisions(namespace, name, 1):
-            told = f"`berth history pod {namespace}/{name}` tells what happened to it"
-            raise ApiError("not-found", f"pod {namespace}/{name} is gone; {told}")
+            where = f"`berth history pod {namespace}/{name}` tells what happened to it"
+            raise ApiError("not-found", f"pod {namespace}/{name} is gone; {where}")
         return None
     if pod.node is not None:
         return _bound(namespace, name, pod.node, pod.since_ms)
