@@ -132,8 +132,10 @@ def _check(
     """Refuse what is neither a batch nor a time, or does not go together, before anything is opened."""
     from services.cli.what_if import check_plot
 
-    if not is_what_if and (form is ReplayFormat.CSV or plot is not None):
-        raise typer.BadParameter("csv and --plot are for --profile and --with")
+    if not is_what_if and form is ReplayFormat.CSV:
+        raise typer.BadParameter("csv is for --profile and --with")
+    if not is_what_if and plot is not None:
+        raise typer.BadParameter("--plot is for --profile and --with")
     if plot is not None:
         check_plot(plot)
     for name, text in (("from", since), ("to", until)):
