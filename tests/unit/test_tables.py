@@ -214,6 +214,17 @@ DATA: dict[str, list[Item]] = {
             "sent_by": "key:agent",
         }
     ],
+    "totals": [
+        {
+            "at": "2026-01-31T14:00:00.000Z",
+            "nodes": 20_000,
+            "bound": 1_500_000,
+            "pending": 100_000,
+            "groups": 1_000,
+            "requested": {"cpu": "81765792m", "memory": "287408675Mi"},
+            "allocatable": {"cpu": "125514", "memory": "597684Gi"},
+        }
+    ],
     "replicas": [
         {
             "namespace": "openb",
@@ -622,8 +633,8 @@ def test_a_selector_that_is_none_is_refused(selector: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("get", "pods", "a", "--node", "n"), "--node does not apply to pods a; it takes --namespace"),
-        (("get", "pending", "-l", "a=b"), "--selector does not apply to pending; it takes --shard"),
+        (("get", "pods", "a", "--node", "n"), "--node does not apply to pods a; it takes --at, --namespace"),
+        (("get", "pending", "-l", "a=b"), "--selector does not apply to pending; it takes --at, --shard"),
         (("get", "pod", "a/b", "-n", "c", "--api", "http://127.0.0.1:9"), "is not in the namespace c"),
         (("get", "decisions", "--watch", "--newest"), "leave the id and --newest out"),
         (("describe", "shard", "0"), "'shard' cannot be described; node, pod, gang, policy and replicas can"),
