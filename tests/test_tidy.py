@@ -27,7 +27,7 @@ HEART = (
 LARGE = {
     "domain/counting/counters.py:CounterTable": (35, 17),
     "domain/counting/domains.py:Domains": (18, 16),
-    "domain/cycle/schedule.py:Scheduler": (24, 24),
+    "domain/cycle/schedule.py:Scheduler": (25, 24),
     "domain/engine/explanation.py:KernelOutput": (5, 14),
     "domain/engine/program.py:Program": (3, 19),
     "domain/engine/program.py:StaticPart": (2, 14),
@@ -50,7 +50,7 @@ LARGE = {
     "services/ports/store.py:Store": (27, 0),
     "services/worker/holding.py:Holding": (7, 17),
     "services/worker/metrics.py:WorkerMetrics": (7, 26),
-    "services/worker/planner.py:Planner": (29, 26),
+    "services/worker/planner.py:Planner": (30, 26),
     "services/worker/run.py:Worker": (13, 17),
 }
 """Classes with more methods or fields, and how many they have."""

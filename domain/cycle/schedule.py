@@ -269,6 +269,14 @@ class Scheduler:
         waits_ms = min(waits_ms, self.hosting.due_ms(now_ms))
         return min(self.queue.due_ms, nomination_ms, waits_ms, self._reserving.due_ms(self.queue))
 
+    def watched_cycle(self, now_ms: int, passed_ms: int, watch: Watch) -> CycleResult:
+        """Run a cycle as ``cycle`` does, and let each group be looked at before its pods are placed."""
+        self.watch = watch
+        try:
+            return self.cycle(now_ms, passed_ms)
+        finally:
+            self.watch = None
+
     def cycle(self, now_ms: int = 0, passed_ms: int | None = None) -> CycleResult:
         """Try the pods whose turn it is, nearly always all fresh ones; count what was placed.
 

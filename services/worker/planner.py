@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from operator import attrgetter
+from typing import Self
 
 from msgspec.structs import replace
 
@@ -332,6 +333,11 @@ class Planner:
         asked = folded.ends or lost_keys or is_tried or self._is_renewed
         changed = builder.has_any or self.scheduler.state.own_changes.has_any
         return builder, folded, bool(asked or changed)
+
+    def beside(self, shadow: Shadow | None) -> Self:
+        """Compare a shadow profile beside all cycles from now on."""
+        self.shadow = shadow
+        return self
 
     def _cycle(self, passed_ms: int) -> CycleResult:
         if self.shadow is None:

@@ -301,5 +301,4 @@ class Worker:
             build=told.build,
             incarnation=incarnation,
         )
-        planner.shadow = self._shadow
-        return planner
+        return planner.beside(self._shadow)

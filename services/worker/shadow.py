@@ -78,11 +78,7 @@ class Shadow:
         if self._comparing is None or self._comparing.state is not scheduler.state:
             self._comparing = Comparing(scheduler.state)
         began_us, self._spent_us = self._stopwatch(), 0
-        scheduler.watch = partial(self._watch, self._comparing)
-        try:
-            result = scheduler.cycle(now_ms, passed_ms)
-        finally:
-            scheduler.watch = None
+        result = scheduler.watched_cycle(now_ms, passed_ms, partial(self._watch, self._comparing))
         own_us = self._stopwatch() - began_us - self._spent_us
         self._credit_us = min(self._credit_us + SHARE_MAX * own_us, CREDIT_SECONDS_MAX * 1e6)
         self._tell()
