@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence, Set
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -28,11 +28,12 @@ from domain.state.pods import PodEntry
 from domain.state.steps import Written
 from services.codec.partition import partition_for
 from services.ports.history import History, Scratch
-from services.ports.journal import BATCHES, Checkpoint, JournalRow, Start, positions_of
+from services.ports.journal import BATCHES, Checkpoint, JournalRow, positions_of
 from services.ports.ledger import CommitBatch, Lease, LedgerState
 from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, Log, Record
 from services.replay.planning import Planning, Progress
 from services.replay.tape import Tape
+from services.replay.workers import planner_of
 from services.worker.planner import Planner
 
 LAST_CYCLES_MAX = 1_000
@@ -171,7 +172,7 @@ class WhatIf:
         scratch = self._open(await self._history.state(start))
         leases = [Lease(*each) for each in sorted(start.start.leases.items())]
         await scratch.restart(start.start.leases, start.offsets)
-        planner = _planner(start.start, await scratch.load_base())
+        planner = planner_of(start.start, await scratch.load_base())
         planner.take(leases, await scratch.load_part(leases))
         return World(planner)
 
@@ -282,21 +283,6 @@ class World:
             evictions_count=self._counts[Outcome.EVICTED],
             conflicts_count=self._counts[Outcome.CONFLICT],
         )
-
-
-def _planner(start: Start, base: Any) -> Planner:
-    return Planner(
-        base,
-        start.profiles,
-        seed=start.seed,
-        usage_window_seconds=start.usage_window_seconds,
-        tombstone_hours=start.tombstone_hours,
-        preempts=start.preempts,
-        preemption_seconds=start.preemption_seconds,
-        reservation_seconds=start.reservation_seconds,
-        backoff_ms=start.backoff_ms,
-        writers=start.writers,
-    )
 
 
 def _of(payload: bytes) -> tuple[str, str, str | None] | None:

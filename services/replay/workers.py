@@ -11,7 +11,7 @@ from domain.model.errors import BerthError
 from services.codec.feed import followed, unpack_feed
 from services.ports.history import History, Scratch
 from services.ports.journal import BATCHES, Checkpoint, Followed, JournalRow, Owned, Start
-from services.ports.ledger import CommitBatch, Lease
+from services.ports.ledger import CommitBatch, Lease, LedgerBase
 from services.ports.log import Record
 from services.worker.planner import Planner
 
@@ -87,7 +87,7 @@ class Workers:
         if len(going_on) > 1:
             raise CannotReplay(f"the journal does not say how workers {', '.join(going_on)} began")
         if going_on:
-            self._latest = await self._make(start)
+            self._latest = planner_of(start, await self._scratch.load_base())
             leases = [Lease(*each) for each in sorted(start.leases.items())]
             await self._scratch.restart(start.leases, self._checkpoint.offsets)
             self._latest.take(leases, await self._scratch.load_part(leases))
@@ -120,23 +120,7 @@ class Workers:
         """Make the planners of workers that had followed all rows before a position, not all behind it."""
         for coming in [each for each in self._coming if each.base_position <= position]:
             self._coming.remove(coming)
-            self._made[coming.position] = await self._make(coming.start)
-
-    async def _make(self, start: Start) -> Planner:
-        return Planner(
-            await self._scratch.load_base(),
-            start.profiles,
-            seed=start.seed,
-            usage_window_seconds=start.usage_window_seconds,
-            tombstone_hours=start.tombstone_hours,
-            preempts=start.preempts,
-            preemption_seconds=start.preemption_seconds,
-            reservation_seconds=start.reservation_seconds,
-            backoff_ms=start.backoff_ms,
-            writers=start.writers,
-            worker=start.worker,
-            build=start.build,
-        )
+            self._made[coming.position] = planner_of(coming.start, await self._scratch.load_base())
 
     async def _planner_of(self, row: JournalRow) -> Planner:
         changes = row.owned
@@ -191,6 +175,24 @@ def _changes(row: JournalRow, start: Start) -> Sequence[Owned]:
 
 def _batches(offsets: Iterable[tuple[int, str, int, int]]) -> dict[int, int]:
     return {shard: offset for shard, topic, _, offset in offsets if topic == BATCHES}
+
+
+def planner_of(start: Start, base: LedgerBase) -> Planner:
+    """Return a planner that began as a recorded one did, before it takes a shard."""
+    return Planner(
+        base,
+        start.profiles,
+        seed=start.seed,
+        usage_window_seconds=start.usage_window_seconds,
+        tombstone_hours=start.tombstone_hours,
+        preempts=start.preempts,
+        preemption_seconds=start.preemption_seconds,
+        reservation_seconds=start.reservation_seconds,
+        backoff_ms=start.backoff_ms,
+        writers=start.writers,
+        worker=start.worker,
+        build=start.build,
+    )
 
 
 def named(row: JournalRow) -> str:

@@ -11,7 +11,7 @@ from domain.model.decisions import Outcome
 from domain.model.devices import amounts
 from domain.model.nodes import NodeSpec
 from services.adapters.memory.database import MemoryDatabase, PlacementRow
-from services.ports.journal import BATCHES
+from services.ports.journal import batches_of
 from services.ports.ledger import NodeRow, PendingGroup
 from services.ports.past import (
     CHANGES_MAX,
@@ -65,7 +65,7 @@ def moment_of(database: MemoryDatabase, at: int | BatchId) -> Moment:
     behind = [row for row in rows if row.position > position]
     last = {row.shard: row.batch for row in counted}
     first = {row.shard: row.batch - 1 for row in reversed(behind)}
-    now = {shard: at for (shard, topic, _), at in _offsets(database) if topic == BATCHES}
+    now = batches_of({at: row.next_offset for at, row in database.offsets.items()})
     seqs = {shard: row.seq_next for shard, row in database.shards.items()}
     for row in reversed(behind):
         seqs |= {shard: low for shard, (low, _) in row.seqs.items()}
@@ -104,10 +104,6 @@ def changes_between(
     ]
     more = max(len(pods), len(nodes_changed)) > CHANGES_MAX
     return Changes(pods[:CHANGES_MAX], nodes_changed[:CHANGES_MAX], more)
-
-
-def _offsets(database: MemoryDatabase) -> list[tuple[tuple[int, str, int], int]]:
-    return [(at, row.next_offset) for at, row in database.offsets.items()]
 
 
 def _placed(database: MemoryDatabase) -> dict[Pod, str]:
