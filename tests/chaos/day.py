@@ -119,10 +119,10 @@ class Day:
                 settled = await self._settle()
             await asyncio.gather(*(slot.stop() for slot in self._slots))
         self._judge_processes()
-        records, replayed = "", Counter[str]()
+        records, moments, replayed = "", 0, Counter[str]()
         if settled:
             late = weather.late_relays
-            found, records = await judge(self._servers, self.shards, producing.acknowledged, late)
+            found, moments, records = await judge(self._servers, self.shards, producing.acknowledged, late)
             again, replayed = await plan_again(self._servers.place)
             self._found += found + again
         if self._found and self._shape.logs is not None:
@@ -131,6 +131,7 @@ class Day:
         counts += producing.counts
         counts += Counter({f"events: {fault}": count for fault, count in self._faults.counts.items()})
         counts["seconds until all was worked off"] = round(settle_seconds)
+        counts["moments of the past compared"] = moments
         counts["records acknowledged"] = len(producing.acknowledged)
         counts += replayed + await self._numbers()
         restarts: Counter[str] = sum((slot.restarts() for slot in self._slots), Counter())

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import sqlalchemy as sa
 
 from domain.colocation.pricing import BillLine
 from domain.model.actions import NodeAction
 from domain.model.decisions import Decision
 from services.adapters.memory.database import CursorRow, MemoryDatabase, PlacementRow
 from services.adapters.postgres.audit import check
+from services.adapters.postgres.engine import Engine
 from services.adapters.postgres.loading import read_parts
+from services.adapters.postgres.past import PostgresPast
 from services.ports.inbox import source_of
 from services.ports.journal import Owned
 from services.ports.ledger import ActionRow, DeadLetter, PlacementOpened, ProfileRow
@@ -32,11 +37,13 @@ from services.ports.log import (
     TopicPartition,
 )
 from services.ports.outbox import Stream
+from services.ports.past import BatchId
 from tests.chaos.gangs import left_out, members_of, parts
 from tests.chaos.reading import read_log
 from tests.chaos.servers import Servers
 from tests.simulation.auditor import Auditor
 from tests.simulation.invariants import Invariant
+from tests.simulation.past import Then, Told
 from tests.simulation.servers import SimulatedDatabase, SimulatedLog
 from tests.simulation.tape import USAGE_SHARD, Commit, in_order
 
@@ -62,6 +69,12 @@ _BILL = """
 SELECT hour_ms, namespace, quality, part, resource, amount, price_micro, saved_micro FROM bill_hours
 """
 _WAITING = ("pending", "nominations", "evictions", "inbox", "forwarded", "config_objects")
+_PLACED = "SELECT pod_uid, node FROM placements WHERE released_at_ms IS NULL"
+_WAIT = "SELECT pod_uid FROM pending"
+_OFFERED = """
+SELECT n.name, s.spec->'allocatable' AS offered FROM nodes n
+JOIN node_specs s ON s.node_id = n.id AND s.version = n.spec_version WHERE NOT n.deleted
+"""
 _CURSORS = "SELECT shard, decisions_seq, dead_letters_seq, alarm FROM relay_cursor"
 
 
@@ -74,6 +87,12 @@ class ReadLog:
     def records(self, at: TopicPartition) -> list[Record]:
         """Return what a partition holds."""
         return self._records[at]
+
+    def between(self, at: TopicPartition, lo: int, hi: int) -> list[Record]:
+        """Return what a partition holds at these offsets, ``hi`` not included."""
+        records = self._records[at]
+        first, end = (bisect_left(records, offset, key=lambda record: record.offset) for offset in (lo, hi))
+        return records[first:end]
 
 
 def partitions_of_producers(shards: int) -> list[TopicPartition]:
@@ -196,10 +215,31 @@ async def keep(servers: Servers, folder: Path) -> None:
             await connection.copy_from_query(query, output=path, format="csv", header=True)
 
 
+async def told_by_postgres(dsn: str, numbers: Sequence[BatchId]) -> Told:
+    """Return what the ledger in Postgres tells as of these batches."""
+    engine = Engine(dsn)
+    try:
+        past = PostgresPast(engine)
+        moments = [await past.moment(number) for number in numbers]
+        told = []
+        for moment in moments:
+            then = engine.as_of(moment)
+            placed = dict(map(tuple, await then.rows(sa.text(_PLACED))))
+            waiting = {row.pod_uid for row in await then.rows(sa.text(_WAIT))}
+            offered = {row.name: row.offered for row in await then.rows(sa.text(_OFFERED))}
+            told.append(Then(placed, waiting, offered))
+        return Told(told, [await past.changes(one, two, None) for one, two in pairwise(moments)])
+    finally:
+        await engine.aclose()
+
+
 async def judge(
     servers: Servers, shards: int, acknowledged: dict[tuple[str, int, int], bytes], late_relays: int
-) -> tuple[Found, str]:
-    """Return what is wrong, by name, and all records by time; nothing of berth may run."""
+) -> tuple[Found, int, str]:
+    """Return what is wrong, by name, how many moments were compared, and all records by time.
+
+    Nothing of berth may run.
+    """
     told = [TopicPartition(DECISIONS_TOPIC, shard) for shard in range(shards)]
     partitions = [*partitions_of_producers(shards), TopicPartition(TICKS_TOPIC, 0), *told]
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
@@ -214,7 +254,8 @@ async def judge(
     auditor.late_publishers = late_relays
     sent: Sequence[Record] = [record for at in partitions_of_producers(shards) for record in log.records(at)]
     auditor.tape.commits = commits
-    auditor.judge()
+    auditor.told_of = lambda numbers: asyncio.run(told_by_postgres(servers.dsn, numbers))
+    await asyncio.to_thread(auditor.judge)
     members = members_of(tables)  # what they wait for is judged above
     found += [
         (invariant.name, message)
@@ -231,4 +272,4 @@ async def judge(
         if not violation.warning:
             found.append((violation.name, f"{violation.says}: {violation.rows[:3]}"))
     rows = sorted((r.timestamp_ms, *r[:5]) for at in partitions for r in log.records(at))
-    return found, "\n".join(" ".join(map(str, row)) for row in rows)
+    return found, auditor.moments, "\n".join(" ".join(map(str, row)) for row in rows)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -25,6 +27,12 @@ from tests.servers import scratch_dir
 
 SECONDS_MAX = 180
 LETTERS_COUNT = 20
+WATCHED_EVENTS_MAX = 20
+UNPLACEABLE = (
+    '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "huge-%d", "namespace": "shop"}, '
+    '"spec": {"containers": [{"name": "a", "image": "a", "resources": {"requests": {"cpu": "9000"}}}]}}'
+)
+"""A pod of shop that waits wherever it is asked for."""
 _SERVES = "runs until Ctrl-C on the reader's own Kafka and Postgres; `berth up` runs the same here"
 CANNOT: dict[str, str] = {
     "make ": "a target of make: it installs, or runs all tests",
@@ -126,17 +134,32 @@ class Shell:
         assert process.returncode == 0, f"{text}\n{out[-2000:]}\n{err[-2000:]}"
         assert "Traceback" not in err
 
+    def an_event(self) -> str:
+        """Return the id of an event of the last hour."""
+        process = self.start("exec berth events --since 1h -o jsonl")
+        assert process.stdout is not None
+        try:
+            return str(json.loads(process.stdout.readline())["id"])
+        finally:
+            process.kill()
+            process.communicate()
+
     def watch(self, text: str) -> None:
         """Run a command that goes on until Ctrl-C; it must print something first, and end quietly."""
         process = self.start(f"exec {text}")
         assert process.stdout is not None
         try:
-            assert process.stdout.readline()
+            for i in range(WATCHED_EVENTS_MAX):
+                if select.select([process.stdout], [], [], 2.0)[0]:
+                    break
+                self.run(f"echo '{UNPLACEABLE % i}' | berth apply -f -")  # something happens, meanwhile
+            assert process.stdout.readline(), process.communicate()[1]
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=SECONDS_MAX)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
         assert "Traceback" not in err
 
 
@@ -192,6 +215,8 @@ def live() -> Iterator[Shell]:
 def test_a_command_that_asks_an_instance_runs_as_printed(live: Shell, command: Command) -> None:
     address = url_of(live.directory / "berth").removeprefix("http://")
     text = command.text.replace("localhost:8080", address)
+    if "--after ID" in text:
+        text = text.replace("--after ID", f"--after {live.an_event()}")
     if "--watch" in text or text.startswith("berth events"):
         live.watch(text.partition("#")[0].strip())
     else:

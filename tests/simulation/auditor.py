@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
+from functools import partial
 from typing import Any
 
 import orjson
@@ -25,11 +26,12 @@ from services.ports.log import (
     TopicPartition,
 )
 from services.ports.outbox import Stream
+from services.ports.past import BatchId
 from tests.simulation.facts import Events
 from tests.simulation.invariants import Findings, Invariant
 from tests.simulation.lent import RESOURCES, used_amounts
 from tests.simulation.outside import Outside, consumed
-from tests.simulation.past import judge_past
+from tests.simulation.past import Told, judge_past, told_by_memory
 from tests.simulation.scenario import WATCHED
 from tests.simulation.servers import SimulatedDatabase, SimulatedLog
 from tests.simulation.tape import Tape
@@ -61,6 +63,7 @@ class Auditor:
         self.gangs = 0  # placed, each as often as a transaction placed pods of it
         self.workloads = 0  # of these, gangs of Workloads
         self.moments = 0  # of the past that were compared
+        self.told_of: Callable[[Sequence[BatchId]], Told] = partial(told_by_memory, database)
         self.lent = 0  # pods that borrow, as often as they were placed
         self.reserves = False  # nodes for pods that wait for long
         self._lost_by: dict[object, Set[int]] = {}  # nodes that the last batch of each worker lost
@@ -346,7 +349,8 @@ class Auditor:
         def require(holds: bool, message: str) -> None:
             self.require(holds, Invariant.WRONG_PAST, message)
 
-        self.moments = judge_past(self._database, outside.pictures, require)
+        told = self.told_of([BatchId(*each.number) for each in outside.pictures])
+        self.moments = judge_past(told, outside.pictures, require)
 
     def judge_followed(self, name: str, state: ClusterState, unsaid: int) -> None:
         """What a worker knows of the cluster when all is quiet is what the ledger holds.

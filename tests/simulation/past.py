@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from services.adapters.memory.database import MemoryDatabase
 from services.adapters.memory.past import as_of, changes_between, moment_of
@@ -13,26 +14,56 @@ from tests.simulation.outside import Picture
 Require = Callable[[bool, str], None]
 
 
-def judge_past(database: MemoryDatabase, pictures: Sequence[Picture], require: Require) -> int:
-    """Compare the ledger as of each of these transactions, and what differs between two; return how many."""
-    moments = [moment_of(database, BatchId(*each.number)) for each in pictures]
-    untold: set[str] = set()
-    for picture, moment in zip(pictures, moments, strict=True):
+class Then(NamedTuple):
+    """What the ledger tells of a moment.
+
+    Attributes
+    ----------
+    placed : dict
+        The node of each pod that is placed, by the pod's uid.
+    waiting : set
+        The uids of the pods that wait.
+    offered : dict
+        What each node offers, by its name.
+    """
+
+    placed: dict[str, str]
+    waiting: set[str]
+    offered: dict[str, dict[str, int]]
+
+
+class Told(NamedTuple):
+    """What the ledger tells of some moments, and what differs between each and the next."""
+
+    moments: list[Then]
+    changes: list[Changes]
+
+
+def told_by_memory(database: MemoryDatabase, numbers: Sequence[BatchId]) -> Told:
+    """Return what the ledger in memory tells as of these batches."""
+    moments = [moment_of(database, number) for number in numbers]
+    told = []
+    for moment in moments:
         then = as_of(database, moment)
         placed = {uid: row.opened.node for (uid, _), row in then.open_placements.items()}
-        nodes = {
-            row.name: row.spec for row in then.nodes.values() if not row.deleted and row.spec is not None
-        }
-        offered = {name: dict(spec.allocatable) for name, spec in nodes.items()}
-        waiting = {uid for uid, _ in then.pending}
+        live = [row for row in then.nodes.values() if not row.deleted]
+        offered = {row.name: dict(row.spec.allocatable) for row in live if row.spec is not None}
+        told.append(Then(placed, {uid for uid, _ in then.pending}, offered))
+    changes = [changes_between(database, first, second, None) for first, second in pairwise(moments)]
+    return Told(told, changes)
+
+
+def judge_past(told: Told, pictures: Sequence[Picture], require: Require) -> int:
+    """Compare what the ledger tells with what was so right after these transactions; return how many."""
+    untold: set[str] = set()
+    for picture, then in zip(pictures, told.moments, strict=True):
         at = f"as of batch {picture.number}"
-        require(placed == picture.placed, f"{at} {placed} are placed, and it was {picture.placed}")
-        told = picture.waiting <= waiting <= picture.waiting | picture.alive
-        require(told, f"{at} {waiting} wait, and it was {picture.waiting}")
-        untold |= waiting - picture.waiting
-        require(offered == picture.nodes, f"{at} nodes offer {offered}, and it was {picture.nodes}")
-    for (one, first), (two, second) in pairwise(zip(pictures, moments, strict=True)):
-        found = changes_between(database, first, second, None)
+        require(then.placed == picture.placed, f"{at} {then.placed} are placed, and it was {picture.placed}")
+        may_wait = picture.waiting <= then.waiting <= picture.waiting | picture.alive
+        require(may_wait, f"{at} {then.waiting} wait, and it was {picture.waiting}")
+        untold |= then.waiting - picture.waiting
+        require(then.offered == picture.nodes, f"{at} nodes offer {then.offered}, and it was {picture.nodes}")
+    for (one, two), found in zip(pairwise(pictures), told.changes, strict=True):
         told_of, said = (
             {uid: each for uid, each in of.items() if uid not in untold}
             for of in (_told(found), _differs(one, two))
