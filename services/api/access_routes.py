@@ -78,7 +78,12 @@ def access_routes(deps: Deps) -> APIRouter:
     """Return the route of the access log."""
     router = APIRouter()
 
-    @router.get("/v1/accesses", responses=answering(AccessPage), summary="List who asked for what")
+    @router.get(
+        "/v1/accesses",
+        operation_id="list_accesses",
+        responses=answering(AccessPage),
+        summary="List who asked for what",
+    )
     async def accesses(
         request: Request,
         limit: Limit = 100,

@@ -16,7 +16,12 @@ def action_routes(deps: Deps) -> APIRouter:
     """Return the route of actions."""
     router = APIRouter()
 
-    @router.get("/v1/actions", responses=answering(ActionPage), summary="List what agents of nodes did")
+    @router.get(
+        "/v1/actions",
+        operation_id="list_actions",
+        responses=answering(ActionPage),
+        summary="List what agents of nodes did",
+    )
     async def actions(
         request: Request, limit: Limit = 100, cursor: Cursor = None, node: NodeName = None
     ) -> Response:

@@ -218,12 +218,18 @@ class Observed:
 def _open_routes(deps: Deps) -> APIRouter:
     router = APIRouter()
 
-    @router.get("/healthz", responses=answering(Health), summary="Whether this process lives")
+    @router.get(
+        "/healthz",
+        operation_id="check_health",
+        responses=answering(Health),
+        summary="Whether this process lives",
+    )
     async def healthz() -> Response:
         return json_answer(Health(status="ok", checks={}))
 
     @router.get(
         "/readyz",
+        operation_id="check_readiness",
         responses=answering(Health) | answering(Health, 503, "Not ready"),
         summary="Whether the deployment can decide: database, migrations, log, and a worker for every shard",
     )
@@ -241,7 +247,7 @@ def _open_routes(deps: Deps) -> APIRouter:
 def _metrics_route(deps: Deps) -> APIRouter:
     router = APIRouter()
 
-    @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
+    @router.get("/metrics", operation_id="get_metrics", summary="Prometheus metrics", response_class=Response)
     async def metrics(request: Request) -> Response:
         if caller_of(request).namespaces is not None:
             raise ApiError("forbidden", "metrics count what is in all namespaces; this key does not see all")

@@ -48,7 +48,12 @@ def audit_routes(audits: Audits | None) -> APIRouter:
     """Return the route of the audit; without ``audits`` there is no ledger that can be audited."""
     router = APIRouter()
 
-    @router.get("/v1/audit", responses=answering(AuditAnswer), summary="Ask the ledger's invariants")
+    @router.get(
+        "/v1/audit",
+        operation_id="get_audit",
+        responses=answering(AuditAnswer),
+        summary="Ask the ledger's invariants",
+    )
     async def audit(request: Request) -> Response:
         if caller_of(request).namespaces is not None:
             raise ApiError("forbidden", "an audit is of all namespaces; this key is limited to some")

@@ -70,7 +70,9 @@ def bill_routes(deps: Deps) -> APIRouter:
     """Return the route of the bill."""
     router = APIRouter()
 
-    @router.get("/v1/bill", responses=answering(BillPage), summary="Bill what pods used")
+    @router.get(
+        "/v1/bill", operation_id="list_bill", responses=answering(BillPage), summary="Bill what pods used"
+    )
     async def bill(
         request: Request,
         limit: Limit = 100,

@@ -53,7 +53,12 @@ def config_routes(deps: Deps) -> APIRouter:
     """Return the routes of configuration objects."""
     router = APIRouter()
 
-    @router.get("/v1/config", responses=answering(ConfigPage), summary="List configuration objects")
+    @router.get(
+        "/v1/config",
+        operation_id="list_config_objects",
+        responses=answering(ConfigPage),
+        summary="List configuration objects",
+    )
     async def config(
         request: Request,
         limit: Limit = 100,
@@ -77,6 +82,7 @@ def config_routes(deps: Deps) -> APIRouter:
 
     @router.get(
         "/v1/config/{kind}/{name}",
+        operation_id="get_cluster_config_object",
         responses=answering(ConfigObject),
         summary="Show a configuration object of a kind that has no namespaces",
     )
@@ -85,6 +91,7 @@ def config_routes(deps: Deps) -> APIRouter:
 
     @router.get(
         "/v1/config/{kind}/{namespace}/{name}",
+        operation_id="get_config_object",
         responses=answering(ConfigObject),
         summary="Show a configuration object of a namespace",
     )

@@ -99,6 +99,7 @@ def export_routes(deps: Deps) -> APIRouter:
 
     @router.get(
         "/v1/export/{what}",
+        operation_id="export_table",
         response_class=Response,
         responses={
             200: {"description": "The rows; docs/export.md describes the columns", "content": _CONTENT}

@@ -144,7 +144,12 @@ def gang_routes(deps: Deps) -> APIRouter:
     """Return the routes of gangs."""
     router = APIRouter()
 
-    @router.get("/v1/gangs", responses=answering(GangPage), summary="List gangs, and what they wait for")
+    @router.get(
+        "/v1/gangs",
+        operation_id="list_gangs",
+        responses=answering(GangPage),
+        summary="List gangs, and what they wait for",
+    )
     async def gangs(
         request: Request,
         limit: Limit = 100,
@@ -156,7 +161,10 @@ def gang_routes(deps: Deps) -> APIRouter:
         return json_answer(await list_gangs(store, namespace, limit=limit, at=cursor))
 
     @router.get(
-        "/v1/gangs/{namespace}/{name}", responses=answering(GangDetail), summary="Show a gang and its pods"
+        "/v1/gangs/{namespace}/{name}",
+        operation_id="get_gang",
+        responses=answering(GangDetail),
+        summary="Show a gang and its pods",
     )
     async def gang(request: Request, namespace: GangNamespace, name: GangName, at: AsOf = None) -> Response:
         found = await show_gang(await as_of_store(deps, request, at), namespace, name)

@@ -32,6 +32,7 @@ def history_routes(deps: Deps) -> APIRouter:
 
     @router.get(
         "/v1/history/pods/{namespace}/{name}",
+        operation_id="list_pod_history",
         responses=answers,
         summary="Tell what happened to a pod, and what made room for it",
     )
@@ -48,7 +49,10 @@ def history_routes(deps: Deps) -> APIRouter:
         return found_answer(page, f"pod {namespace}/{name}")
 
     @router.get(
-        "/v1/history/nodes/{name}", responses=answers, summary="Tell what happened to a node and on it"
+        "/v1/history/nodes/{name}",
+        operation_id="list_node_history",
+        responses=answers,
+        summary="Tell what happened to a node and on it",
     )
     async def node(
         request: Request,
@@ -63,6 +67,7 @@ def history_routes(deps: Deps) -> APIRouter:
 
     @router.get(
         "/v1/history/shards/{shard}",
+        operation_id="list_shard_history",
         responses=answers,
         summary="Tell who owned a shard, and what its log had lost",
     )
@@ -76,7 +81,12 @@ def history_routes(deps: Deps) -> APIRouter:
         asked = Asked.of(limit, cursor, newest_first=order == "newest")
         return found_answer(await history.of_shard(seen_store(deps, request), shard, asked), f"shard {shard}")
 
-    @router.get("/v1/history/profiles/{name}", responses=answers, summary="Tell how a profile changed")
+    @router.get(
+        "/v1/history/profiles/{name}",
+        operation_id="list_profile_history",
+        responses=answers,
+        summary="Tell how a profile changed",
+    )
     async def profile(
         request: Request,
         name: Annotated[str, Path(description="Name of the profile", max_length=NAME_MAX)],

@@ -272,6 +272,7 @@ def ingest_routes(deps: Deps, folding: Folding) -> APIRouter:
 
     @router.post(
         "/v1/events",
+        operation_id="append_events",
         status_code=202,
         responses=answering(Ingested, 202),
         summary="Append events to the log",

@@ -42,7 +42,12 @@ def key_routes(deps: Deps) -> APIRouter:
     schema = {"$ref": "#/components/schemas/KeyToMake"}
     content = {"required": True, "content": {"application/json": {"schema": schema}}}
 
-    @router.get("/v1/keys", responses=answering(KeyPage), summary="List keys, revoked ones included")
+    @router.get(
+        "/v1/keys",
+        operation_id="list_keys",
+        responses=answering(KeyPage),
+        summary="List keys, revoked ones included",
+    )
     async def keys() -> Response:
         rows = await deps.store.callers.keys()
         return json_answer(
@@ -60,6 +65,7 @@ def key_routes(deps: Deps) -> APIRouter:
 
     @router.post(
         "/v1/keys",
+        operation_id="create_key",
         status_code=201,
         responses=answering(NewKey, 201),
         summary="Make a key, which is shown this once",
@@ -71,7 +77,10 @@ def key_routes(deps: Deps) -> APIRouter:
         return json_answer(NewKey(name=grant.name, key=key), 201)
 
     @router.delete(
-        "/v1/keys/{name}", responses=answering(KeyRevoked), summary="Revoke all keys of a name, at once"
+        "/v1/keys/{name}",
+        operation_id="revoke_key",
+        responses=answering(KeyRevoked),
+        summary="Revoke all keys of a name, at once",
     )
     async def revoke_key(name: Annotated[str, Path(description="Name of the keys")]) -> Response:
         count = await deps.store.callers.revoke_key(name)

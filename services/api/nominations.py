@@ -66,6 +66,7 @@ def nomination_routes(deps: Deps) -> APIRouter:
 
     @router.get(
         "/v1/nominations",
+        operation_id="list_nominations",
         responses=answering(NominationPage),
         summary="List pods that are nominated",
     )

@@ -166,12 +166,19 @@ def past_routes(deps: Deps) -> APIRouter:
     """Return the routes of totals and differences."""
     router = APIRouter()
 
-    @router.get("/v1/totals", responses=answering(Totals), summary="Sum over the cluster")
+    @router.get(
+        "/v1/totals", operation_id="get_totals", responses=answering(Totals), summary="Sum over the cluster"
+    )
     async def totals(request: Request, at: AsOf = None) -> Response:
         store = await as_of_store(deps, request, at)
         return json_answer(await show_totals(store, store.moment))
 
-    @router.get("/v1/diff", responses=answering(Diff), summary="Say what differs between two moments")
+    @router.get(
+        "/v1/diff",
+        operation_id="diff_moments",
+        responses=answering(Diff),
+        summary="Say what differs between two moments",
+    )
     async def diff(
         request: Request, begin: From, until: Until = "now", namespace: Namespace = None
     ) -> Response:

@@ -98,7 +98,12 @@ def profile_routes(deps: Deps) -> APIRouter:
     """Return the routes of profiles."""
     router = APIRouter()
 
-    @router.get("/v1/profiles", responses=answering(ProfilePage), summary="List the profiles in force")
+    @router.get(
+        "/v1/profiles",
+        operation_id="list_profiles",
+        responses=answering(ProfilePage),
+        summary="List the profiles in force",
+    )
     async def profiles(
         request: Request, limit: Limit = 100, cursor: Cursor = None, at: AsOf = None
     ) -> Response:
@@ -107,6 +112,7 @@ def profile_routes(deps: Deps) -> APIRouter:
 
     @router.get(
         "/v1/profiles/{name}",
+        operation_id="get_profile",
         responses=answering(ProfileDetail),
         summary="Show a profile or a revision of it",
     )

@@ -42,6 +42,7 @@ def replicas_routes(deps: Deps) -> APIRouter:
 
     @router.get(
         "/v1/replicas",
+        operation_id="list_replicas",
         responses=answering(ReplicasPage),
         summary="List how many replicas of hosted workloads there should be",
     )
@@ -55,6 +56,7 @@ def replicas_routes(deps: Deps) -> APIRouter:
 
     @router.get(
         "/v1/replicas/{namespace}/{name}",
+        operation_id="get_replicas",
         responses=answering(Replicas),
         summary="Show how many replicas of a hosted workload there should be",
     )

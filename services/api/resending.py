@@ -55,6 +55,7 @@ def resend_routes(deps: Deps) -> APIRouter:
 
     @router.post(
         "/v1/deadletters/{id}/resend",
+        operation_id="resend_deadletter",
         status_code=202,
         responses=answering(Ingested, 202),
         summary="Send the event of a dead letter again, as the log has it",

@@ -107,7 +107,9 @@ def node_routes(deps: Deps) -> APIRouter:
     """Return the routes of nodes."""
     router = APIRouter()
 
-    @router.get("/v1/nodes", responses=answering(answers.NodePage), summary="List nodes")
+    @router.get(
+        "/v1/nodes", operation_id="list_nodes", responses=answering(answers.NodePage), summary="List nodes"
+    )
     async def nodes(
         request: Request,
         limit: Limit = 100,
@@ -121,7 +123,10 @@ def node_routes(deps: Deps) -> APIRouter:
         return json_answer(await views.list_nodes(store, limit=limit, at=cursor, name=name))
 
     @router.get(
-        "/v1/nodes/{name}", responses=answering(answers.NodeDetail), summary="Show a node and its pods"
+        "/v1/nodes/{name}",
+        operation_id="get_node",
+        responses=answering(answers.NodeDetail),
+        summary="Show a node and its pods",
     )
     async def node(request: Request, name: NodeNamed, at: AsOf = None) -> Response:
         sees_all = caller_of(request).namespaces is None
@@ -136,7 +141,9 @@ def pod_routes(deps: Deps) -> APIRouter:
     """Return the routes of pods."""
     router = APIRouter()
 
-    @router.get("/v1/pods", responses=answering(answers.PodPage), summary="List live pods")
+    @router.get(
+        "/v1/pods", operation_id="list_pods", responses=answering(answers.PodPage), summary="List live pods"
+    )
     async def pods(
         request: Request,
         limit: Limit = 100,
@@ -158,6 +165,7 @@ def pod_routes(deps: Deps) -> APIRouter:
 
     @router.get(
         "/v1/pods/{namespace}/{name}",
+        operation_id="get_pod",
         responses=answering(answers.PodDetail),
         summary="Show a pod and its history",
     )
@@ -167,6 +175,7 @@ def pod_routes(deps: Deps) -> APIRouter:
 
     @router.get(
         "/v1/pods/{namespace}/{name}/attempts",
+        operation_id="get_pod_attempts",
         responses=answering(answers_decisions.PodAttempts),
         summary="Say why a pod was refused, over time or at one moment",
     )
@@ -190,7 +199,12 @@ def decision_routes(deps: Deps) -> APIRouter:
     """Return the route that lists decisions."""
     router = APIRouter()
 
-    @router.get("/v1/decisions", responses=answering(answers.DecisionPage), summary="List decisions")
+    @router.get(
+        "/v1/decisions",
+        operation_id="list_decisions",
+        responses=answering(answers.DecisionPage),
+        summary="List decisions",
+    )
     async def decisions(
         request: Request,
         limit: Limit = 100,
@@ -250,7 +264,10 @@ def state_routes(deps: Deps) -> APIRouter:
     router = APIRouter()
 
     @router.get(
-        "/v1/decisions/{id}", responses=answering(answers_decisions.Decision), summary="Show a decision"
+        "/v1/decisions/{id}",
+        operation_id="get_decision",
+        responses=answering(answers_decisions.Decision),
+        summary="Show a decision",
     )
     async def decision(request: Request, id: RowId) -> Response:
         store = seen_store(deps, request)
@@ -259,6 +276,7 @@ def state_routes(deps: Deps) -> APIRouter:
 
     @router.get(
         "/v1/decisions/{id}/explanation",
+        operation_id="explain_decision",
         responses=answering(answers_decisions.Explanation),
         summary="Explain a decision",
     )
@@ -266,7 +284,12 @@ def state_routes(deps: Deps) -> APIRouter:
         shard, seq = parse_row_id(id)
         return found_answer(await leaving.explain(seen_store(deps, request), shard, seq), f"decision {id}")
 
-    @router.get("/v1/pending", responses=answering(answers.PendingPage), summary="List what waits, and why")
+    @router.get(
+        "/v1/pending",
+        operation_id="list_pending_groups",
+        responses=answering(answers.PendingPage),
+        summary="List what waits, and why",
+    )
     async def pending(
         request: Request,
         limit: Limit = 100,
@@ -279,6 +302,7 @@ def state_routes(deps: Deps) -> APIRouter:
 
     @router.get(
         "/v1/pending/{shard}/{signature}",
+        operation_id="get_pending_group",
         responses=answering(answers.PendingGroup),
         summary="Show a group of pods that wait, and why",
     )
@@ -287,16 +311,29 @@ def state_routes(deps: Deps) -> APIRouter:
         found = await show_group(store, shard, parse_signature(signature))
         return found_answer(found, f"a group {signature} that waits in shard {shard}")
 
-    @router.get("/v1/shards", responses=answering(answers.ShardPage), summary="List shards")
+    @router.get(
+        "/v1/shards",
+        operation_id="list_shards",
+        responses=answering(answers.ShardPage),
+        summary="List shards",
+    )
     async def shards() -> Response:
         return json_answer(await views.list_shards(deps.store, (await deps.lookout.glance()).lags))
 
-    @router.get("/v1/deadletters", responses=answering(answers.DeadLetterPage), summary="List dead letters")
+    @router.get(
+        "/v1/deadletters",
+        operation_id="list_deadletters",
+        responses=answering(answers.DeadLetterPage),
+        summary="List dead letters",
+    )
     async def deadletters(request: Request, limit: Limit = 20, cursor: Cursor = None) -> Response:
         return json_answer(await views.list_deadletters(seen_store(deps, request), limit=limit, at=cursor))
 
     @router.get(
-        "/v1/deadletters/{id}", responses=answering(answers.DeadLetter), summary="Show a dead letter whole"
+        "/v1/deadletters/{id}",
+        operation_id="get_deadletter",
+        responses=answering(answers.DeadLetter),
+        summary="Show a dead letter whole",
     )
     async def deadletter(request: Request, id: RowId) -> Response:
         row = await seen_store(deps, request).deadletter(*parse_row_id(id))

@@ -133,7 +133,10 @@ def shadow_routes(deps: Deps) -> APIRouter:
     router = APIRouter()
 
     @router.get(
-        "/v1/shadow", responses=answering(ShadowPage), summary="Compare shadow profiles with the live ones"
+        "/v1/shadow",
+        operation_id="list_shadow_profiles",
+        responses=answering(ShadowPage),
+        summary="Compare shadow profiles with the live ones",
     )
     async def shadow(
         profile: Annotated[str | None, Query(description="Only this one", max_length=NAME_MAX)] = None,

@@ -26,7 +26,16 @@ _EVENT: dict[str, Any] = {
     "properties": {
         "id": {"type": "string", "description": "Go on behind it by `after` or the header Last-Event-ID"},
         "event": {"enum": [*KINDS, "end"]},
-        "data": {"type": "string", "contentMediaType": "application/json"},
+        "data": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": {
+                "anyOf": [
+                    {"$ref": f"#/components/schemas/{name}"}
+                    for name in ("Decision", "NodeChange", "ShardChange", "Error")
+                ]
+            },
+        },
     },
     "required": ["event", "data"],
 }
@@ -54,6 +63,7 @@ def stream_routes(deps: Deps, live: Live) -> APIRouter:
 
     @router.get(
         "/v1/events",
+        operation_id="stream_events",
         status_code=200,
         response_class=EventStream,
         responses=_STREAM,

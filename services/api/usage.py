@@ -108,7 +108,12 @@ def usage_routes(deps: Deps) -> APIRouter:
     """Return the route of usage over time."""
     router = APIRouter()
 
-    @router.get("/v1/usage", responses=answering(UsagePage), summary="Show usage and decisions over time")
+    @router.get(
+        "/v1/usage",
+        operation_id="list_usage",
+        responses=answering(UsagePage),
+        summary="Show usage and decisions over time",
+    )
     async def usage(
         request: Request,
         limit: Limit = 100,

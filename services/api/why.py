@@ -292,6 +292,7 @@ def why_routes(deps: Deps) -> APIRouter:
 
     @router.get(
         "/v1/pods/{namespace}/{name}/why",
+        operation_id="why_pod_waits",
         responses=answering(Why),
         summary="Why a pod waits, and the smallest changes found that would cure it",
     )
@@ -301,6 +302,7 @@ def why_routes(deps: Deps) -> APIRouter:
 
     @router.get(
         "/v1/pending/{shard}/{signature}/why",
+        operation_id="why_group_waits",
         responses=answering(Why),
         summary="The same for a group of pods that wait",
     )

@@ -110,7 +110,12 @@ def worker_routes(deps: Deps) -> APIRouter:
     """Return the routes of workers and of owners."""
     router = APIRouter()
 
-    @router.get("/v1/workers", responses=answering(WorkerPage), summary="List workers, and what each owns")
+    @router.get(
+        "/v1/workers",
+        operation_id="list_workers",
+        responses=answering(WorkerPage),
+        summary="List workers, and what each owns",
+    )
     async def workers(
         since: Annotated[
             str, Query(description=f"Heard of at or after: {TIMES}", max_length=TIME_MAX)
@@ -119,7 +124,12 @@ def worker_routes(deps: Deps) -> APIRouter:
         rows = await deps.store.processes.workers(_moment("since", since or HEARD_OF_SINCE))
         return json_answer(WorkerPage(items=list(map(_worker, rows))))
 
-    @router.get("/v1/owners", responses=answering(OwnerPage), summary="List who owned which shard when")
+    @router.get(
+        "/v1/owners",
+        operation_id="list_owners",
+        responses=answering(OwnerPage),
+        summary="List who owned which shard when",
+    )
     async def owners(
         limit: Limit = 100,
         cursor: Cursor = None,

@@ -1,0 +1,66 @@
+"""What the questions of a client that blocks are asked through.
+
+Made by `python -m docs.build.client` from the module of the same name in `_async`; edit that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from berth.client._sync.connection import Connection
+from berth.client.objects import Written, wait_text
+from berth.client.requests import Page, Request
+
+_Answer = TypeVar("_Answer")
+_Item = TypeVar("_Item")
+
+
+class Asker:
+    """Asks through a connection: of now, or (``moment``) as it was then, and never less than was written."""
+
+    def __init__(self, connection: Connection, written: Written, moment: str | None = None) -> None:
+        self._connection, self._written, self._moment = connection, written, moment
+
+    def ask(self, request: Request[_Answer]) -> _Answer:
+        """Return the answer to a question.
+
+        A question of now waits until the ledger has what this client wrote.
+
+        Raises
+        ------
+        ValueError
+            This is a view of the past, and the question has none.
+        BerthError
+            What the API says is wrong, or that it does not answer.
+        """
+        if self._moment is not None:
+            if not request.has_past:
+                raise ValueError(f"{request.path} cannot be asked of the past; ask the client itself")
+            if request.params.get("at") is None:
+                request = request.asking(at=self._moment)
+        positions = self._written.taken() if request.may_wait and request.params.get("at") is None else {}
+        answer = self._connection.ask(request.asking(wait=wait_text(positions)))
+        self._written.seen(positions)
+        return answer
+
+    def pages(self, request: Request[Page[_Item]], limit: int | None = None) -> Iterator[_Item]:
+        """Yield the items of a list, page by page; a page that fails is asked for again."""
+        count, cursor = 0, None
+        while limit is None or count < limit:
+            page = self.ask(request.asking(cursor=cursor) if cursor else request)
+            for item in page.items:
+                if limit is not None and count >= limit:
+                    return
+                yield item
+                count += 1
+            cursor = page.next
+            if cursor is None:
+                return
+
+
+class Resource:
+    """Asks about one kind of things."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker

@@ -1,0 +1,225 @@
+"""The connection to an API that blocks: requests, answers piece by piece, and trying again.
+
+Made by `python -m docs.build.client` from the module of the same name in `_async`; edit that one.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import httpx
+
+from berth.client.errors import BerthError, NoAnswer, NotConfigured, NotTrusted, decoded, error_of
+from berth.client.local import CHALLENGE_PATH, read_instance, read_instance_key
+from berth.client.requests import Request
+from berth.client.retrying import Retry, Told
+from berth.client.settings import Address
+
+_log = logging.getLogger("berth.client")
+
+PROOF_SECONDS_MAX = 10.0
+_PROOF_BYTES_MAX = 1024
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer as it came."""
+
+    status: int
+    content: bytes
+    retry_after: str | None = None
+
+
+def _no_answer(url: str, error: httpx.HTTPError) -> NoAnswer:
+    why = str(error) or type(error).__name__
+    if "CERTIFICATE_VERIFY_FAILED" in why:
+        return NotTrusted(
+            f"the certificate of the API at {url} is not trusted here ({why}); "
+            "set BERTH_API_CA to a file with the certificate that vouches for it",
+            code="not-trusted",
+        )
+    cut = isinstance(error, httpx.RemoteProtocolError) and url.startswith("http://")
+    return NoAnswer(
+        f"the API at {url} does not answer ({why}); {'is it https://? Else ' if cut else ''}"
+        "start it with `berth up` or `berth api`, or set BERTH_API_URL",
+        code="no-answer",
+    )
+
+
+class Connection:
+    """Asks an API. It opens with the first question, and has to be closed.
+
+    Where the address is that of the instance on this machine, the instance proves first that it is that one,
+    and is looked for again when it is gone: it may come back at another port.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        retry: Retry | None = None,
+        timeout_seconds: float = 120.0,
+        transport: httpx.BaseTransport | None = None,
+        told: Told | None = None,
+    ) -> None:
+        self._address = address
+        self.retry = Retry() if retry is None else retry
+        self._timeout_seconds = timeout_seconds
+        self._transport = transport
+        self._told = told
+        self._http: httpx.Client | None = None
+        self.has_answered = False
+        self.url = address.url or "this machine"
+
+    def ask(self, request: Request[_Answer]) -> _Answer:
+        """Return the answer to a question.
+
+        Raises
+        ------
+        BerthError
+            One of its kinds: what the API says is wrong, or that it does not answer.
+        """
+        answer = self.exchange(
+            request.method, request.target, request.content, is_repeatable=request.is_repeatable
+        )
+        if answer.status >= 400 and answer.status not in request.accepts:
+            raise error_of(answer.status, answer.content)
+        found: _Answer = decoded(answer.content, request.answer)
+        return found
+
+    def exchange(
+        self, method: str, target: str, body: bytes | None = None, *, is_repeatable: bool = True
+    ) -> Answer:
+        """Return status and body, whatever they say; try again where that may help.
+
+        What is not repeatable is sent again only where it cannot have arrived, or was not taken.
+        """
+        began, tried = time.monotonic(), 0
+        while True:
+            tried += 1
+            passed = time.monotonic() - began
+            try:
+                answer = self._once(method, target, body)
+            except NoAnswer as error:
+                if not self._may_reconnect(error, tried, passed, is_repeatable=is_repeatable):
+                    raise
+                self._pause(self.retry.wait(tried), str(error))
+                continue
+            is_final = answer.status not in self.retry.statuses or not self.retry.goes_on(tried, passed)
+            if is_final or (answer.status in (502, 504) and not is_repeatable):
+                return answer
+            why = error_of(answer.status, answer.content).message
+            self._pause(self.retry.wait(tried, answer.retry_after), why)
+
+    def _may_reconnect(self, error: NoAnswer, tried: int, passed: float, *, is_repeatable: bool) -> bool:
+        """Return whether to try again; an API that was never there is not waited for."""
+        if isinstance(error, NotTrusted) or not (self.retry.reconnects and self.has_answered):
+            return False
+        never_arrived = isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout)
+        return (is_repeatable or never_arrived) and self.retry.goes_on(tried, passed)
+
+    def _pause(self, seconds: float, why: str) -> None:
+        _log.info("asking again in %.1f s: %s", seconds, why)
+        if self._told is not None:
+            self._told(seconds, why)
+        time.sleep(seconds)
+
+    def _once(self, method: str, target: str, body: bytes | None) -> Answer:
+        http = self._opened()
+        try:
+            found = http.request(method, target, content=body)
+        except httpx.HTTPError as error:
+            self._lost()
+            raise _no_answer(self.url, error) from error
+        self.has_answered = True
+        return Answer(found.status_code, found.content, found.headers.get("retry-after"))
+
+    @contextmanager
+    def stream(self, target: str, *, silent_seconds: float | None = None) -> Iterator[Iterator[bytes]]:
+        """Give an answer piece by piece.
+
+        Raises
+        ------
+        BerthError
+            There is none, it is an error, or it broke off: so what is not whole is never taken for the whole.
+        """
+        http = self._opened()
+        timeout = httpx.Timeout(self._timeout_seconds, read=silent_seconds or self._timeout_seconds)
+        try:
+            with http.stream("GET", target, timeout=timeout) as answer:
+                self.has_answered = True
+                if answer.status_code >= 400:
+                    raise error_of(answer.status_code, answer.read())
+                yield answer.iter_bytes()
+        except httpx.HTTPError as error:
+            self._lost()
+            raise _no_answer(self.url, error) from error
+
+    def _opened(self) -> httpx.Client:
+        if self._http is None:
+            url, key = self._address.url, self._address.key
+            if url is None:
+                url, found = self._instance()
+                key = key or found
+            self.url = url
+            shown = {"Authorization": f"Bearer {key}"} if key else {}
+            self._http = httpx.Client(
+                base_url=url,
+                headers={"Content-Type": "application/json", **shown},
+                timeout=self._timeout_seconds,
+                transport=self._transport,
+                trust_env=self._address.is_named and self._transport is None,
+                verify=self._address.trusted(),
+            )
+        return self._http
+
+    def _instance(self) -> tuple[str, str | None]:
+        """Return address and key of the instance on this machine, once it has proved to be that one."""
+        directory = self._address.directory
+        instance = None if directory is None else read_instance(directory)
+        if directory is None or instance is None:
+            raise NotConfigured("no instance runs here any more; start it with `berth up`", code="no-address")
+        self.url = instance.url
+        challenge = secrets.token_hex(32)
+        verify = self._address.trusted()
+        with httpx.Client(timeout=PROOF_SECONDS_MAX, trust_env=False, verify=verify) as http:
+            target = f"{instance.url}{CHALLENGE_PATH}?challenge={challenge}"
+            try:
+                with http.stream("GET", target) as answer:
+                    start = b""
+                    for part in answer.iter_bytes(_PROOF_BYTES_MAX):
+                        start = part
+                        break
+            except httpx.HTTPError as error:
+                raise _no_answer(instance.url, error) from error
+        if not instance.is_proved_by(challenge, start):
+            raise NotTrusted(
+                f"what listens at {instance.url} is not the instance of {directory}; no key was sent",
+                code="not-trusted",
+            )
+        return instance.url, read_instance_key(directory)
+
+    def _lost(self) -> None:
+        """Forget the connections to an instance that may come back elsewhere."""
+        if self._address.url is None:
+            self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        http, self._http = self._http, None
+        if http is not None:
+            http.close()
+
+
+def is_passing(error: BerthError) -> bool:
+    """Return whether an error may go away by itself: nobody answers, or the API cannot now."""
+    return (isinstance(error, NoAnswer) and not isinstance(error, NotTrusted)) or (
+        error.status in (429, 500, 502, 503, 504)
+    )
