@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from berth.client import models
+if TYPE_CHECKING:
+    from berth.client import models
 
 
 class BerthError(Exception):
@@ -46,7 +47,7 @@ class BerthError(Exception):
         return self.path
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.message}" if self.path else self.message
+        return f"{self.path}: {self.message}" if self.path and self.path not in self.message else self.message
 
 
 class NotConfigured(BerthError):
@@ -129,10 +130,12 @@ _BY_STATUS: dict[int, type[BerthError]] = {
 
 def error_of(status: int, body: bytes) -> BerthError:
     """Return the error that an answer is."""
+    from berth.client import models  # which takes a moment: who only begins does not wait for it
+
     try:
         found = msgspec.json.decode(body, type=models.Error).error
     except msgspec.MsgspecError:
-        text = f"the answer (status {status}) is not JSON as this API writes it; is this a berth API?"
+        text = f"the answer (status {status}) is not JSON; is this a berth API?"
         unread = Unavailable if status in (502, 503, 504) else BadAnswer
         return unread(text, code="bad-answer", status=status)
     kind = _BY_STATUS.get(status, Unavailable if status >= 500 else InvalidRequest)

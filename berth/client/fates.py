@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from berth.client import models
 from berth.client.errors import BerthError, Timeout
@@ -21,8 +22,7 @@ ONE_BY_ONE_MAX = 20
 _BOUND = frozenset(("bound", "adopted", "resized", "returned", "spared"))
 
 
-@dataclass(frozen=True)
-class Fate:
+class Fate(Struct, frozen=True):
     """What became of a pod: its node, or why it has none.
 
     ``outcome`` is that of a decision (`bound`, `unschedulable`, …), or the phase of a pod of which that was

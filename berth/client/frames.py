@@ -1,55 +1,18 @@
-"""The stream of events as it comes: bytes in, events out, without input or output of its own."""
+"""The stream of events as it comes: bytes in, frames out, without input or output of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
-import msgspec
-
-from berth.client import models
-from berth.client.errors import BerthError, NoLongerKept, Unavailable
-
-_FINAL = ("another-ledger", "not-kept")
-_TYPES: Mapping[str, type[models.Decision | models.NodeChange | models.ShardChange]] = {
-    "decisions": models.Decision,
-    "releases": models.Decision,
-    "pending": models.Decision,
-    "nodes": models.NodeChange,
-    "shards": models.ShardChange,
-}
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """What came: an event, or (without a kind) how far the stream is by now."""
 
     id: str
     kind: str
     data: bytes
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something that happened. Keep its id: `watch(after=id)` goes on behind it.
-
-    ``kind`` is decisions, releases, pending, nodes or shards. A mark (`is_mark`) has no kind and no data: it
-    says how far the stream is.
-    """
-
-    id: str
-    kind: str
-    data: models.Decision | models.NodeChange | models.ShardChange | None
-
-    @property
-    def decision(self) -> models.Decision | None:
-        """The decision, where it is one."""
-        return self.data if isinstance(self.data, models.Decision) else None
-
-    @property
-    def is_mark(self) -> bool:
-        """Whether nothing happened: the id says how far the stream is."""
-        return not self.kind
 
 
 class Frames:
@@ -71,22 +34,3 @@ class Frames:
 def _fields(frame: bytes) -> Mapping[bytes, bytes]:
     lines = (line.partition(b": ") for line in frame.split(b"\n") if not line.startswith(b":"))
     return {name: value for name, _, value in lines}
-
-
-def event_of(frame: Frame) -> Event | None:
-    """Return the event of a frame; None: it is of a kind that a later API has."""
-    if not frame.kind:
-        return Event(frame.id, "", None)
-    known = _TYPES.get(frame.kind)
-    return None if known is None else Event(frame.id, frame.kind, msgspec.json.decode(frame.data, type=known))
-
-
-def ending(frame: Frame, last_id: str | None) -> BerthError:
-    """Return why a stream ended: final (``NoLongerKept``), or to be begun again behind the last id."""
-    error = msgspec.json.decode(frame.data, type=models.Error).error
-    if error.code not in _FINAL:
-        return Unavailable(error.message, code=error.code)
-    details: Sequence[models.ErrorDetail] = error.details or ()
-    final = NoLongerKept(f"{error.message}; the last id was {last_id}", code=error.code, details=details)
-    final.last_id = last_id
-    return final

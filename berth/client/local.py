@@ -51,8 +51,9 @@ class Instance(NamedTuple):
 
 def instance_of(text: bytes) -> Instance | None:
     """Return the instance of which a file tells; None: it tells of none."""
-    with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
-        return Instance(**msgspec.json.decode(text, type=dict[str, str]))
+    with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, KeyError):
+        found = msgspec.json.decode(text, type=dict[str, str])
+        return Instance(found["url"], found["secret"])
     return None
 
 

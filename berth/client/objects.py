@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+from msgspec import Struct
 
-from berth.client import models
 from berth.client.errors import InvalidRequest
 from berth.client.requests import PAGE, Moment, moment_text, pod_names
+
+if TYPE_CHECKING:
+    from berth.client import models
 
 Manifest = Mapping[str, Any]
 Objects = Manifest | Iterable[Manifest]
@@ -24,8 +26,7 @@ _KINDS = {"pod": "Pod", "node": "Node", "profile": "SchedulingProfile", "policy"
 _GROUPS = {"Pod": "v1", "Node": "v1"}
 
 
-@dataclass
-class Applied:
+class Applied(Struct):
     """What became of what was sent.
 
     ``accepted`` went into the log by this call; ``duplicates`` had been accepted before, by their id.
@@ -39,12 +40,12 @@ class Applied:
     duplicates: int = 0
     invalid: int = 0
     folded: bool | None = None
-    pods: list[str] = field(default_factory=list)
-    positions: list[models.Position] = field(default_factory=list)
-    errors: list[models.ErrorDetail] = field(default_factory=list)
-    decisions: list[models.Decision] = field(default_factory=list)
-    deadletters: list[models.DeadLetter] = field(default_factory=list)
-    older: list[str] = field(default_factory=list)
+    pods: list[str] = []
+    positions: list[models.Position] = []
+    errors: list[models.ErrorDetail] = []
+    decisions: list[models.Decision] = []
+    deadletters: list[models.DeadLetter] = []
+    older: list[str] = []
 
     def add(self, answer: models.Ingested, before: int) -> None:
         """Take the answer to a request; so many objects went before its first one."""

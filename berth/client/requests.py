@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
+from msgspec import Struct
 
 PAGE = 1000
 """Items of a page, as many as the API gives."""
@@ -34,8 +34,7 @@ class Page(Protocol[_Item_co]):
         """Where the next page begins; None: this was the last."""
 
 
-@dataclass(frozen=True)
-class Request(Generic[_Answer_co]):
+class Request(Struct, Generic[_Answer_co], frozen=True):
     """A question.
 
     ``has_past``: it can be asked of a moment. ``may_wait``: it can wait until the ledger has what its caller
@@ -46,7 +45,7 @@ class Request(Generic[_Answer_co]):
     method: str
     path: str
     answer: type[_Answer_co]
-    params: Mapping[str, object] = field(default_factory=dict)
+    params: Mapping[str, object] = {}
     body: object = None
     has_past: bool = False
     may_wait: bool = False
@@ -69,7 +68,7 @@ class Request(Generic[_Answer_co]):
 
     def asking(self, **params: object) -> Request[_Answer_co]:
         """Return the question with further parameters."""
-        return replace(self, params={**self.params, **params})
+        return msgspec.structs.replace(self, params={**self.params, **params})
 
 
 def path(*parts: str | int) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _AGAIN = frozenset((429, 502, 503, 504))
 WAIT_SECONDS_MAX = 60.0
@@ -14,8 +15,7 @@ Told = Callable[[float, str], None]
 """Is told before each wait: how many seconds it is, and why."""
 
 
-@dataclass(frozen=True)
-class Retry:
+class Retry(Struct, frozen=True, kw_only=True):
     """How often a request is sent, and for how long it is tried at all.
 
     The waits double from ``seconds_min`` up to ``seconds_max``, and vary by a quarter, so that many clients

@@ -8,9 +8,10 @@ import ssl
 import stat
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from berth.client.errors import NotConfigured
 from berth.client.local import directories, read_instance
@@ -22,8 +23,7 @@ class KeyInClear(UserWarning):
     """A key crosses the network in clear."""
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(Struct, frozen=True):
     """Where the API is, and how it is asked.
 
     A proxy of the environment is used only for an address that the user named (``is_named``). Without a
@@ -31,10 +31,14 @@ class Address:
     """
 
     url: str | None
-    key: str | None = field(default=None, repr=False)
+    key: str | None = None
     ca: Path | None = None
     is_named: bool = True
     directory: Path | None = None
+
+    def __repr__(self) -> str:
+        """Return where it is, without the key."""
+        return f"Address({self.url or self.directory})"
 
     def trusted(self) -> ssl.SSLContext | bool:
         """Return whose certificates are believed: those of a file, or the usual ones."""

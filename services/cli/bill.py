@@ -56,7 +56,8 @@ async def bill(
     form: Output = Format.TABLE,
 ) -> None:
     """Bill what pods used: how much, how much of it was lent, what it costs and what was saved."""
-    from services.cli.source import PAGE, fetch, open_source, target
+    from berth.client.requests import PAGE
+    from services.cli.source import fetch, open_source, target
 
     check_times(since=since, until=until)
     asked = {"by": by.value, "namespace": namespace, "since": since, "until": until}

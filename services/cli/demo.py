@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from berth.client.requests import PAGE
 from domain.model.devices import DEVICE_ONE, GPU, GPU_MILLI
 from services import bootstrap
 from services.cli.explain import explained, print_pod
 from services.cli.output import say
-from services.cli.source import PAGE, Source, fetch, fetch_all, in_process, send_events
+from services.cli.source import Source, fetch, fetch_all, in_process, send_events
 from services.cli.terminal import echo
 from services.config import Settings, local_user
 from services.phrases import devices_taken_in_words, plural, reason_in_words

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from berth.client.rows import written_whole
 from services.cli.options import CLIENT, CommandError, check_times, with_settings
 from services.cli.output import on_terminal
 from services.cli.terminal import printable
@@ -18,8 +19,6 @@ from services.codec.exported import ExportFormat
 from services.config import Settings
 from services.ports.exports import What
 from services.times import TIMES
-
-_UNFINISHED = ".unfinished"
 
 
 def _format_of(form: ExportFormat | None, to: Path | None) -> ExportFormat:
@@ -37,16 +36,11 @@ def written(to: Path | None) -> Iterator[Callable[[bytes], object]]:
         yield _shown() if on_terminal() else sys.stdout.buffer.write
         sys.stdout.flush()
         return
-    unfinished = to.with_name(to.name + _UNFINISHED)
     try:
-        with unfinished.open("wb") as file:
-            yield file.write
-        unfinished.replace(to)
+        with written_whole(to) as write:
+            yield write
     except OSError as error:
         raise CommandError(f"{to} cannot be written: {error.strerror or error}") from None
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
 
 
 def _shown() -> Callable[[bytes], object]:

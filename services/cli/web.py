@@ -1,4 +1,4 @@
-"""httpx without its own command line, which takes longer to import than all the rest of it."""
+"""httpx without its own command line, which takes longer to import than all else, and what is over it."""
 
 from __future__ import annotations
 
@@ -7,4 +7,7 @@ import sys
 sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]  # httpx goes on where it is missing
 import httpx  # noqa: E402
 
-__all__ = ["httpx"]
+from berth.client._async.connection import AsyncConnection, proves  # noqa: E402
+from berth.client._async.following import frames  # noqa: E402
+
+__all__ = ["AsyncConnection", "frames", "httpx", "proves"]

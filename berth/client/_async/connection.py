@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import TypeVar
 
 import httpx
+from msgspec import Struct
 
 from berth.client.errors import BerthError, NoAnswer, NotConfigured, NotTrusted, decoded, error_of
-from berth.client.local import CHALLENGE_PATH, read_instance, read_instance_key
+from berth.client.local import CHALLENGE_PATH, Instance, read_instance, read_instance_key
 from berth.client.requests import Request
 from berth.client.retrying import Retry, Told
 from berth.client.settings import Address
@@ -26,8 +27,7 @@ _PROOF_BYTES_MAX = 1024
 _Answer = TypeVar("_Answer")
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """An answer as it came."""
 
     status: int
@@ -187,19 +187,7 @@ class AsyncConnection:
         if directory is None or instance is None:
             raise NotConfigured("no instance runs here any more; start it with `berth up`", code="no-address")
         self.url = instance.url
-        challenge = secrets.token_hex(32)
-        verify = self._address.trusted()
-        async with httpx.AsyncClient(timeout=PROOF_SECONDS_MAX, trust_env=False, verify=verify) as http:
-            target = f"{instance.url}{CHALLENGE_PATH}?challenge={challenge}"
-            try:
-                async with http.stream("GET", target) as answer:
-                    start = b""
-                    async for part in answer.aiter_bytes(_PROOF_BYTES_MAX):
-                        start = part
-                        break
-            except httpx.HTTPError as error:
-                raise _no_answer(instance.url, error) from error
-        if not instance.is_proved_by(challenge, start):
+        if not await proves(instance, self._address.trusted()):
             raise NotTrusted(
                 f"what listens at {instance.url} is not the instance of {directory}; no key was sent",
                 code="not-trusted",
@@ -216,6 +204,22 @@ class AsyncConnection:
         http, self._http = self._http, None
         if http is not None:
             await http.aclose()
+
+
+async def proves(instance: Instance, verify: ssl.SSLContext | bool) -> bool:
+    """Return whether what listens at the address of an instance is that instance; raise ``NoAnswer``."""
+    challenge = secrets.token_hex(32)
+    target = f"{instance.url}{CHALLENGE_PATH}?challenge={challenge}"
+    start = b""
+    async with httpx.AsyncClient(timeout=PROOF_SECONDS_MAX, trust_env=False, verify=verify) as http:
+        try:
+            async with http.stream("GET", target) as answer:
+                async for part in answer.aiter_bytes(_PROOF_BYTES_MAX):
+                    start = part
+                    break
+        except httpx.HTTPError as error:
+            raise _no_answer(instance.url, error) from error
+    return instance.is_proved_by(challenge, start)
 
 
 def is_passing(error: BerthError) -> bool:

@@ -6,11 +6,11 @@ from contextlib import aclosing
 
 from berth.client._async.asking import AsyncAsker
 from berth.client._async.connection import AsyncConnection
+from berth.client._async.following import frames
 from berth.client._async.resources import AsyncPods
-from berth.client._async.watch import frames
 from berth.client.errors import NotFound
+from berth.client.events import event_of
 from berth.client.fates import ONE_BY_ONE_MAX, Waiting
-from berth.client.frames import event_of
 
 
 async def wait_for(connection: AsyncConnection, asker: AsyncAsker, waiting: Waiting) -> None:

@@ -9,11 +9,11 @@ from contextlib import closing
 
 from berth.client._sync.asking import Asker
 from berth.client._sync.connection import Connection
+from berth.client._sync.following import frames
 from berth.client._sync.resources import Pods
-from berth.client._sync.watch import frames
 from berth.client.errors import NotFound
+from berth.client.events import event_of
 from berth.client.fates import ONE_BY_ONE_MAX, Waiting
-from berth.client.frames import event_of
 
 
 def wait_for(connection: Connection, asker: Asker, waiting: Waiting) -> None:
