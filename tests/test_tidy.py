@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
-PRODUCT = ("domain", "services", "ops")
+PRODUCT = ("berth", "domain", "services", "ops")
 ALL = (*PRODUCT, "research", "migrations", "tests", "benchmarks", "docs")
 
 FUNCTION_LINES_MAX = 70
@@ -261,7 +261,7 @@ def test_the_domain_never_looks_at_the_world() -> None:
 def test_adapters_are_named_in_one_place() -> None:
     wrong = [
         f"{path}: {name}"
-        for path in sources("domain", "services", "research", "benchmarks", "ops", "migrations")
+        for path in sources("berth", "domain", "services", "research", "benchmarks", "ops", "migrations")
         if not starts_with(path, MAY_NAME_ADAPTERS)
         for name in imports(path)
         if name.startswith("services.adapters")
@@ -272,7 +272,7 @@ def test_adapters_are_named_in_one_place() -> None:
 def test_only_the_command_line_prints() -> None:
     wrong = [
         f"{path}:{each.lineno}"
-        for path in sources("domain", "services", "research", "migrations")
+        for path in sources("berth", "domain", "services", "research", "migrations")
         if not starts_with(path, MAY_PRINT)
         for each in ast.walk(tree_of(path))
         if isinstance(each, ast.Call) and isinstance(each.func, ast.Name) and each.func.id == "print"

@@ -37,7 +37,7 @@ from services.api.profiles import profile_routes
 from services.api.read_after import Waited, wait_until_there
 from services.api.replicas import replicas_routes
 from services.api.resending import resend_routes
-from services.api.routes import decision_routes, node_routes, pod_routes, state_routes
+from services.api.routes import decision_routes, node_routes, one_decision_routes, pod_routes, state_routes
 from services.api.shadow import shadow_routes
 from services.api.stream_routes import stream_routes
 from services.api.usage import usage_routes
@@ -87,6 +87,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     app.include_router(decision_routes(deps), tags=["decisions"], dependencies=[read], responses=_ERRORS)
     reading = (
         history_routes,
+        one_decision_routes,
         state_routes,
         why_routes,
         nomination_routes,

@@ -55,11 +55,7 @@ def history_routes(deps: Deps) -> APIRouter:
         summary="Tell what happened to a node and on it",
     )
     async def node(
-        request: Request,
-        name: NodeNamed,
-        limit: Limit = 100,
-        cursor: Cursor = None,
-        order: Order = "oldest",
+        request: Request, name: NodeNamed, limit: Limit = 100, cursor: Cursor = None, order: Order = "oldest"
     ) -> Response:
         asked = Asked.of(limit, cursor, newest_first=order == "newest")
         page = await history.of_node(seen_store(deps, request), name, asked)

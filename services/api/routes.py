@@ -259,8 +259,8 @@ def decision_routes(deps: Deps) -> APIRouter:
     return router
 
 
-def state_routes(deps: Deps) -> APIRouter:
-    """Return the routes of one decision, pending pods, shards and dead letters."""
+def one_decision_routes(deps: Deps) -> APIRouter:
+    """Return the routes of one decision."""
     router = APIRouter()
 
     @router.get(
@@ -283,6 +283,13 @@ def state_routes(deps: Deps) -> APIRouter:
     async def explain(request: Request, id: RowId) -> Response:
         shard, seq = parse_row_id(id)
         return found_answer(await leaving.explain(seen_store(deps, request), shard, seq), f"decision {id}")
+
+    return router
+
+
+def state_routes(deps: Deps) -> APIRouter:
+    """Return the routes of pending pods, shards and dead letters."""
+    router = APIRouter()
 
     @router.get(
         "/v1/pending",

@@ -307,8 +307,13 @@ def _waits(wait: str | None, timeout: float) -> dict[str, object]:
 
 
 def _counted(error: BerthError, before: int) -> BerthError:
-    """Return an error whose details count from the first object that was given."""
+    """Return an error that counts from the first object that was given, and names the first wrong field."""
+    first = next((each for each in error.details if each.index is not None), None)
     error.details = tuple(moved(error.details, before))
+    if first is not None and first.index is not None:
+        there, here = f"events[{first.index}]", f"events[{first.index + before}]"
+        error.message = error.message.replace(there, here, 1)
+        error.path = f"{here}.{first.path}".rstrip(".")
     if isinstance(error, InvalidRequest):
         error.sent_count = before
     return error
