@@ -49,6 +49,7 @@ from services.ports.ledger import (
     PlacementOpened,
 )
 from services.ports.log import PODS_TOPIC, TopicPartition
+from services.worker.collector import collect_rarely
 
 BEGIN_MS = 1_767_225_600_000  # 2026-01-01
 SHARDS = 4
@@ -382,6 +383,7 @@ async def ask_all(
     """Ask each question many times, one after another."""
     found = []
     async with bootstrap.open_app(bootstrap.Place(dsn, None), keys_required=False) as app:
+        collect_rarely()  # as the process of an API does
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://berth", timeout=120) as client:
             for question, (times, ask) in questions(size).items():

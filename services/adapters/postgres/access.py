@@ -54,8 +54,8 @@ class PostgresCallers:
         return bytes((await self._engine.rows(sa.select(t.log_seal.c.secret), Pool.KEYS))[0].secret)
 
     async def note_accesses(self, rows: Sequence[Access]) -> None:
-        """Insert in one statement; a request that is there already is counted."""
-        values = [
+        """Insert what is new; a request that is there already is counted."""
+        columns = [
             {
                 **msgspec.structs.asdict(row),
                 "roles": list(row.roles),
@@ -65,7 +65,8 @@ class PostgresCallers:
             }
             for row in rows
         ]
-        statement = insert(t.access_log).values(values)
+        columns.sort(key=lambda row: (row["minute_ms"], row["digest"]))  # so no two writers lock each other
+        statement = insert(t.access_log)
         new, there = statement.excluded, t.access_log.c
         both = {
             "at_ms": sa.func.least(there.at_ms, new.at_ms),
@@ -74,7 +75,8 @@ class PostgresCallers:
             "times": there.times + new.times,
         }
         key = [there.minute_ms, there.digest]
-        await self._engine.write(statement.on_conflict_do_update(index_elements=key, set_=both))
+        counted = statement.on_conflict_do_update(index_elements=key, set_=both)
+        await self._engine.write_each(counted, columns)
 
     async def accesses(self, which: AccessFilter, limit: int, after: Place | None) -> Sequence[Access]:
         """Walk an index backwards: of the caller, of the status, or of the time."""

@@ -25,12 +25,15 @@ from services.ports.past import (
     Totals,
 )
 
-_REACH = "SELECT past.reach() AS position"
+_MOMENT = """
+WITH at AS MATERIALIZED (SELECT ({position}) AS position)
+SELECT at.position, past.reach() AS reach, cut.batch, cut.log_time_ms, cut.seq
+FROM at CROSS JOIN LATERAL past.cut(at.position) AS cut WHERE at.position IS NOT NULL ORDER BY cut.shard
+"""
+_AT_TIME = _MOMENT.format(position="past.position_at(:at_ms)")
+_AT_BATCH = _MOMENT.format(position="SELECT position FROM journal WHERE shard = :shard AND batch = :batch")
 _REACHED = "SELECT log_time_ms FROM journal WHERE position > :position ORDER BY position LIMIT 1"
-_AT_TIME = "SELECT past.position_at(:at_ms) AS position"
-_AT_BATCH = "SELECT position FROM journal WHERE shard = :shard AND batch = :batch"
 _JOURNAL = "SELECT min(batch) AS first, max(batch) AS last FROM journal WHERE shard = :shard"
-_CUT = "SELECT batch, log_time_ms, seq FROM past.cut(:position)"
 
 _CUTS = """
 cuts AS MATERIALIZED (
@@ -120,26 +123,27 @@ class PostgresPast:
 
     async def moment(self, at: int | BatchId) -> Moment:
         """See ``Past.moment``."""
-        position = await self._position(at)
-        reach = (await self._ask(_REACH))[0].position
+        if isinstance(at, int):
+            rows = await self._ask(_AT_TIME, at_ms=at)
+        else:
+            rows = await self._ask(_AT_BATCH, shard=at.shard, batch=at.batch)
+        if not rows:
+            assert not isinstance(at, int), "there is a position at each time"
+            raise await self._unknown(at)
+        position, reach = rows[0].position, rows[0].reach
         if position < reach:
             first = next(iter(await self._ask(_REACHED, position=reach)), None)
             since = "" if first is None else f"; it reaches back to {_instant(first.log_time_ms)}"
             raise OutOfReach(f"the past is not known as far back as {_named(at)}{since}")
-        rows = await self._ask(_CUT, position=position)
         times = [row.log_time_ms for row in rows if row.log_time_ms is not None]
         batches, seqs = [row.batch for row in rows], [row.seq for row in rows]
         return Moment(position, max(times, default=0), batches, seqs)
 
-    async def _position(self, at: int | BatchId) -> int:
-        if isinstance(at, int):
-            return int((await self._ask(_AT_TIME, at_ms=at))[0].position)
-        found = next(iter(await self._ask(_AT_BATCH, shard=at.shard, batch=at.batch)), None)
-        if found is not None:
-            return int(found.position)
+    async def _unknown(self, at: BatchId) -> OutOfReach:
+        """Return the error that says which batches of a shard are kept."""
         kept = (await self._ask(_JOURNAL, shard=at.shard))[0]
         has = "no batch is kept" if kept.first is None else f"it has {kept.first} to {kept.last}"
-        raise OutOfReach(f"the journal of shard {at.shard} has no batch {at.batch}: {has}")
+        return OutOfReach(f"the journal of shard {at.shard} has no batch {at.batch}: {has}")
 
     async def totals(self, moment: Moment | None, seen: Sequence[str] | None) -> Totals:
         """See ``Past.totals``."""
