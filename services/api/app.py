@@ -144,7 +144,7 @@ def _reading(deps: Deps, live: Live, folding: Folding) -> Any:
             check_media_type(request)
             _check_parameters(request, "wait")
             if wait is not None:
-                await wait_until_there(live, folding, wait)
+                await wait_until_there(deps.store, live, folding, wait)
             async with deps.gate.allowance.answering(caller):
                 yield
 
