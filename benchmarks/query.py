@@ -31,7 +31,7 @@ from domain.model.pods import PodTemplate
 from ops.child import environment, python_module, python_path
 from ops.postgres import PostgresServer
 from services import bootstrap
-from services.api.formats import cursor
+from services.api.formats import cursor, instant
 from services.codec.attempts import encode_attempt, pack_attempts
 from services.codec.encode import encode_decision, template_fragment
 from services.ports.journal import BATCHES, JournalRow
@@ -355,6 +355,12 @@ def questions(size: Size) -> dict[str, tuple[int, Ask]]:
         seq = draw.randrange(1, size.seconds // SHARDS * size.rate)
         return f"/v1/decisions?limit=100&cursor={cursor(seq, 0)}"
 
+    def exported(draw: random.Random) -> str:
+        """Return the decisions of 50 batches: 50 * 2 * rate of them."""
+        begin = BEGIN_MS + draw.randrange(size.life, max(size.life + 1, last - 50)) * 1_000
+        since, until = (instant(at_ms) for at_ms in (begin, begin + 50_000))
+        return f"/v1/export/decisions?format=csv&since={since}&until={until}"
+
     return {
         "a pod's story": (500, _get(lambda draw: f"/v1/pods/{name(draw)}")),
         "an explanation": (300, _get(lambda draw: f"/v1/decisions/{decision(draw)}/explanation")),
@@ -369,6 +375,7 @@ def questions(size: Size) -> dict[str, tuple[int, Ask]]:
         "a node at T": (50, _get(lambda draw: f"/v1/nodes/{node(draw)}?at={at(draw)}")),
         "a pod at T": (50, _get(placed)),
         "pending at T": (50, _get(lambda draw: f"/v1/pending?limit=100&at={at(draw)}")),
+        f"an export of {100 * size.rate:,} decisions as CSV": (5, _get(exported)),
         "diff over an hour": (5, _get(lambda draw: f"/v1/diff?{hour(draw)}")),
     }
 
