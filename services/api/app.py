@@ -25,6 +25,7 @@ from services.api.deps import Deps
 from services.api.disconnect import CancelOnDisconnect
 from services.api.export import export_routes
 from services.api.failures import ApiError, json_answer
+from services.api.field import field_routes
 from services.api.gangs import gang_routes
 from services.api.history_routes import history_routes
 from services.api.ingest import ingest_routes
@@ -82,7 +83,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     app.include_router(
         resend_routes(deps), tags=["events"], dependencies=[_allowing(deps, "write")], responses=_ERRORS
     )
-    for router in (node_routes(deps), pod_routes(deps), past_routes(deps)):
+    for router in (node_routes(deps), field_routes(deps), pod_routes(deps), past_routes(deps)):
         app.include_router(router, tags=["state"], dependencies=[read], responses=_ERRORS)
     app.include_router(decision_routes(deps), tags=["decisions"], dependencies=[read], responses=_ERRORS)
     reading = (

@@ -15,6 +15,7 @@ from services.ports.actions import ActionState as ActionState
 from services.ports.bills import BillBy, BillFilter, BillSums
 from services.ports.chronicle import Chronicle
 from services.ports.exports import Exports
+from services.ports.field import Fields
 from services.ports.ledger import (
     ConfigRow,
     DeadLetter,
@@ -411,6 +412,7 @@ class Store(Protocol):
     bills: Bills
     past: Past
     moment: Moment | None
+    fields: Fields
     exports: Exports
     over_time: OverTime
     tail: Tail

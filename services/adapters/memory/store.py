@@ -17,6 +17,7 @@ from services.adapters.memory.bills import MemoryBills
 from services.adapters.memory.chronicle import MemoryChronicle
 from services.adapters.memory.database import MemoryDatabase, PlacementRow
 from services.adapters.memory.exports import MemoryExports
+from services.adapters.memory.field import MemoryFields
 from services.adapters.memory.gangs import gangs_of
 from services.adapters.memory.pages import (
     beginning,
@@ -36,6 +37,7 @@ from services.adapters.memory.rollups import MemoryOverTime
 from services.adapters.memory.tail import MemoryTail
 from services.ports.chronicle import Chronicle
 from services.ports.exports import Exports
+from services.ports.field import Fields
 from services.ports.ledger import (
     ConfigRow,
     DeadLetter,
@@ -84,6 +86,7 @@ class MemoryStore:
         self.bills: Bills = MemoryBills(database)
         self.past: Past = MemoryPast(database)
         self.moment: Moment | None = None
+        self.fields: Fields = MemoryFields(database)
         self.exports: Exports = MemoryExports(database)
         self.over_time: OverTime = MemoryOverTime(database)
         self.tail: Tail = MemoryTail(database)

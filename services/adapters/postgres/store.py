@@ -21,6 +21,7 @@ from services.adapters.postgres.bills import PostgresBills
 from services.adapters.postgres.chronicle import PostgresChronicle
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.exports import PostgresExports
+from services.adapters.postgres.field import PostgresFields
 from services.adapters.postgres.gangs import page_of_gangs
 from services.adapters.postgres.past import PostgresPast, requested_of
 from services.adapters.postgres.processes import PostgresProcesses
@@ -51,6 +52,7 @@ from services.adapters.postgres.tail import PostgresTail
 from services.codec.attempts import unpack_attempt
 from services.ports.chronicle import Chronicle
 from services.ports.exports import Exports
+from services.ports.field import Fields
 from services.ports.ledger import ConfigRow, DeadLetter, GroupAttempts, NodeRow, ProfileRow
 from services.ports.log import Span
 from services.ports.past import Moment, Past
@@ -95,6 +97,7 @@ class PostgresStore:
         self.bills: Bills = PostgresBills(engine)
         self.past: Past = PostgresPast(engine)
         self.moment: Moment | None = None
+        self.fields: Fields = PostgresFields(engine)
         self.exports: Exports = PostgresExports(engine)
         self.over_time: OverTime = PostgresOverTime(engine)
         self.tail: Tail = PostgresTail(engine)
