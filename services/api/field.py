@@ -33,10 +33,8 @@ RESOURCES_MAX = 16
 NAME_MAX = 317  # a label's key: 253 characters, a slash, 63 characters
 KEPT_MAX = 8
 """Fields that are kept, at some 1.5 MB each where there are 20,000 nodes."""
-FRESH_SECONDS = 1.0
-"""How long a field is given again at least; it is read again at all only where something was committed."""
 READS_SHARE = 20
-"""A read that takes a second is given again for this many."""
+"""A field whose read took a second is given again for this many, whatever was committed meanwhile."""
 _LEVEL = 5
 
 
@@ -132,7 +130,7 @@ class FieldCache:
         columns = await store.fields.field(key.which, store.moment)
         took = self._now() - began
         plain, packed, etag = await asyncio.to_thread(_encode, key.which, store.moment, columns)
-        good_until = self._now() + max(FRESH_SECONDS, READS_SHARE * took)
+        good_until = self._now() + READS_SHARE * took
         kept = _Kept(plain, packed, etag, committed, good_until)
         self._kept[key] = kept
         self._kept.move_to_end(key)
@@ -171,7 +169,7 @@ def _encode(which: FieldFilter, moment: Moment | None, columns: Columns) -> tupl
     return plain, gzip.compress(plain, _LEVEL, mtime=0), f'W/"{mark}"'
 
 
-def _resources(text: str | None) -> tuple[str, ...]:
+def parse_resources(text: str | None) -> tuple[str, ...]:
     if text is None:
         return FIELD_RESOURCES
     names = tuple(dict.fromkeys(filter(None, text.split(","))))
@@ -212,7 +210,7 @@ def field_routes(deps: Deps) -> APIRouter:
         at: AsOf = None,
     ) -> Response:
         store = await as_of_store(deps, request, at)
-        which = FieldFilter(by or "", _resources(resources), measured)
+        which = FieldFilter(by or "", parse_resources(resources), measured)
         kept = await cache.get(store, which, is_fresh="wait" in request.query_params)
         headers = {"ETag": kept.etag, "Vary": "Accept-Encoding"}
         if kept.etag in request.headers.get("if-none-match", ""):
