@@ -33,7 +33,12 @@ async def gather_field(asking: Asking, nodes_count: int | None = None) -> Json:
     usual = next((zone for zone in ZONES if zone in labels), "")
     by = asked.get("by", usual).removeprefix(NO_LABEL)
     colour = asked.get("colour", "")
-    found: Json = {"by": by, "colour": colour if colour in COLOURS else "cpu", "labels": labels, "field": None}
+    found: Json = {
+        "by": by,
+        "colour": colour if colour in COLOURS else "cpu",
+        "labels": labels,
+        "field": None,
+    }
     if nodes_count is None or nodes_count <= SQUARES_MAX:
         measured = "true" if COLOURS[found["colour"]].is_measured else None
         found["field"] = await asking.get("/v1/field", by=by or None, measured=measured, at=asking.at)
@@ -54,7 +59,9 @@ def field_data(gathered: Json, here: Here) -> Json:
         "src": f"{here.root}/data/field{at}",
         "node": f"{here.root}/nodes",
         "at": here.at or "",
-        "plain": here._replace(query={}).to("field", by=gathered["by"] or NO_LABEL, colour=gathered["colour"]),
+        "plain": here._replace(query={}).to(
+            "field", by=gathered["by"] or NO_LABEL, colour=gathered["colour"]
+        ),
     }
 
 

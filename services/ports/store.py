@@ -482,10 +482,13 @@ class Store(Protocol):
         signature: bytes | None = None,
         limit: int = 1000,
         after: tuple[int, int, bytes] | None = None,
+        *,
+        oldest_first: bool = False,
     ) -> Rows[WaitingGroup]:
         """Return the groups of pending pods, of a shard or a signature if given.
 
-        They come by (pods, shard, signature), largest first.
+        They come by (pods, shard, signature), largest first; with ``oldest_first`` by (since, shard,
+        signature), that of the pod that waits longest first.
         """
 
     async def standings(self, groups: Sequence[WaitingGroup]) -> dict[tuple[int, bytes], Standing]:

@@ -267,6 +267,8 @@ class MemoryStore:
         signature: bytes | None = None,
         limit: int = 1000,
         after: tuple[int, int, bytes] | None = None,
+        *,
+        oldest_first: bool = False,
     ) -> Rows[WaitingGroup]:
         """See ``Store.pending``."""
         groups: dict[tuple[int, bytes], list[PendingPod]] = {}
@@ -277,9 +279,13 @@ class MemoryStore:
                 and self._sees(pod.namespace)
             ):
                 groups.setdefault((pod.shard, pod.signature), []).append(pod)
-        ordered = sorted((-len(pods), *key) for key, pods in groups.items())
+        ordered = sorted(
+            (min(pod.since_ms for pod in pods) if oldest_first else -len(pods), *key)
+            for key, pods in groups.items()
+        )
         if after is not None:
-            ordered = [place for place in ordered if place > (-after[0], *after[1:])]
+            last = after if oldest_first else (-after[0], *after[1:])
+            ordered = [place for place in ordered if place > last]
         found = [self._group(*place[1:], groups[place[1:]]) for place in ordered]
         return page(found, limit, lambda group: len(msgspec.json.encode(group.reasons)))
 

@@ -269,10 +269,12 @@ class PostgresStore:
         signature: bytes | None = None,
         limit: int = 1000,
         after: tuple[int, int, bytes] | None = None,
+        *,
+        oldest_first: bool = False,
     ) -> Rows[WaitingGroup]:
         """Count the pending pods by group, then read of the page's groups their pods and why they wait."""
         g = t.pending_groups.c
-        some = groups_of_pending(shard, signature, self.seen, limit + 1, after)
+        some = groups_of_pending(shard, signature, self.seen, limit + 1, after, oldest_first=oldest_first)
         oldest, examples = examples_of(some, self.seen)
         reasons = sa.and_(g.shard == some.c.shard, g.signature == some.c.signature)
         joined = some.outerjoin(t.pending_groups, reasons).outerjoin(
@@ -289,11 +291,11 @@ class PostgresStore:
             g.cycle_seq,
             g.at_ms,
             OF_TEMPLATE,
-            some.c.fewer,
+            some.c.rank,
         ).select_from(joined)
         size = sa.func.coalesce(sa.func.octet_length(sa.cast(g.reasons, sa.Text)), 0)
         pool = Pool.LISTS if signature is None else Pool.LOOKUPS
-        rows = await self._engine.page(query, limit, size, ["fewer", "shard", "signature"], pool=pool)
+        rows = await self._engine.page(query, limit, size, ["rank", "shard", "signature"], pool=pool)
         last = len(WaitingGroup._fields) - 1
         groups = (WaitingGroup._make((*row[:last], template_of(row.spec))) for row in rows)
         return Rows(groups, more=rows.more)
