@@ -173,7 +173,7 @@ def groups_of_pending(
     *,
     oldest_first: bool = False,
 ) -> sa.Subquery:
-    """Count the pending pods of each group. ``rank``: the count below zero, or since when the oldest waits."""
+    """Count the pending pods of each group. ``rank``: minus the count, or since when the oldest waits."""
     p = t.pending.c
     rank: sa.ColumnElement[int] = sa.func.min(p.since_ms) if oldest_first else -sa.func.count()
     groups = sa.select(p.shard, p.signature, sa.func.count().label("count"), rank.label("rank"))
