@@ -498,7 +498,7 @@ def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> 
     )
 
 
-async def _committing(dsn: str, seconds: float, per_second: int, beside: str) -> Commits:
+async def committing(dsn: str, seconds: float, per_second: int, beside: str) -> Commits:
     """Commit in a process of its own, as a worker does."""
     process = await asyncio.create_subprocess_exec(
         *python_module("benchmarks.query", dsn, str(seconds), str(per_second)),
@@ -525,10 +525,10 @@ async def measure(
     generated = await generate(dsn, size, report)
     report("asking")
     asked = await ask_all(dsn, size, report=report)
-    alone = await _committing(dsn, seconds, per_second, "nothing")
-    committing = asyncio.create_task(_committing(dsn, seconds, per_second, "questions about the past"))
+    alone = await committing(dsn, seconds, per_second, "nothing")
+    placing = asyncio.create_task(committing(dsn, seconds, per_second, "questions about the past"))
     beside: list[Asked] = []
-    while not committing.done():
+    while not placing.done():
         beside = await ask_all(dsn, size, only=" at T")
     named = [msgspec.structs.replace(each, question=f"{each.question}, beside commits") for each in beside]
     return QueryReport(
@@ -538,7 +538,7 @@ async def measure(
         placed=size.life * size.rate,
         generated_seconds=round(generated, 1),
         asked=[*asked, *named],
-        commits=[alone, await committing],
+        commits=[alone, await placing],
         clock=CLOCK,
         machine=described,
     )
