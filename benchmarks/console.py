@@ -1,7 +1,7 @@
 """How fast the console's first page is with many nodes and pods, in a real Chromium, and what it costs.
 
-A generator fills an empty ledger (``benchmarks/query.py``). Then `berth api` runs as a process of its own, and
-Chromium opens the overview again and again, each time with nothing kept from before. A page is interactive
+A generator fills an empty ledger (``benchmarks/query.py``). Then `berth api` runs as a process of its own
+and Chromium opens the overview again and again, each time with nothing kept from before. A page is interactive
 when the field is drawn: then squares can be pointed at, and everything else was there before.
 
 An hour of refreshes is lived in minutes: the page's own clock is turned on, and before each refresh a node
@@ -10,6 +10,7 @@ changes, so that each answer is whole and drawn anew. The heap is measured after
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import statistics
@@ -233,5 +234,18 @@ def run(size: Size) -> ConsoleReport:
             return asyncio.run(measure(dsn, Path(scratch), size, _tell))
 
 
+def main() -> None:
+    """Measure with the sizes of the command line, and print what was found as JSON."""
+    given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, value in Size()._asdict().items():
+        given.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
+    report = run(Size(**vars(given.parse_args())))
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(report)).decode() + "\n")
+
+
 def _tell(progress: str) -> None:
     sys.stderr.write(f"{progress}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""A real Chromium without a window, for tests, measurements and pictures: Debian's, or any that is installed."""
+"""A real Chromium without a window, for tests, measurements and pictures: the one that is installed."""
 
 from __future__ import annotations
 
