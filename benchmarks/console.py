@@ -1,7 +1,7 @@
 """How fast the console's first page is with many nodes and pods, in a real Chromium, and what it costs.
 
 A generator fills an empty ledger (``benchmarks/query.py``). Then `berth api` runs as a process of its own
-and Chromium opens the overview again and again, each time with nothing kept from before. A page is interactive
+and Chromium opens the overview again and again, each time with nothing kept from before. It is interactive
 when the field is drawn: then squares can be pointed at, and everything else was there before.
 
 An hour of refreshes is lived in minutes: the page's own clock is turned on, and before each refresh a node
