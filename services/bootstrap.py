@@ -316,6 +316,7 @@ async def open_app(
         old = {
             "event-ids": partial(forget_old, store.callers.forget_events, hours * 3600),
             "accesses": partial(forget_old, store.callers.forget_accesses, days * 86_400),
+            "sessions": partial(forget_old, store.callers.forget_sessions, 0.0),
         }
         beside = [
             endless("writing the access log", accesses.run),

@@ -218,6 +218,8 @@ past_at_once = 2  # questions about the past, which read more than others
 reads_of_key_at_once = 2  # so that one key leaves others their turn
 appends_of_key_at_once = 2  # requests with events that look their ids up or append, for the same reason
 connection_wait_seconds = 1.5
+sessions_per_key_max = 100  # who signs in once more ends the oldest
+session_seconds_max = 12 * 3600
 exports_at_once = 2  # each on a connection of its own, beside those of lists
 export_seconds_max = 600  # a snapshot keeps the database from cleaning up what each commit leaves behind
 

@@ -39,6 +39,7 @@ from services.api.read_after import Waited, wait_until_there
 from services.api.replicas import replicas_routes
 from services.api.resending import resend_routes
 from services.api.routes import decision_routes, node_routes, pod_routes, state_routes
+from services.api.session_routes import session_routes
 from services.api.shadow import shadow_routes
 from services.api.stream_routes import stream_routes
 from services.api.usage import usage_routes
@@ -109,6 +110,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     app.include_router(
         key_routes(deps), tags=["keys"], dependencies=[_allowing(deps, "manage")], responses=_ERRORS
     )
+    app.include_router(session_routes(deps), tags=["keys"], dependencies=[read], responses=_ERRORS)
     for router in (audit_routes(deps.audits), access_routes(deps)):
         app.include_router(router, tags=["audit"], dependencies=[_allowing(deps, "audit")], responses=_ERRORS)
     app.include_router(_open_routes(deps), tags=["health"])
