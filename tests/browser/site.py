@@ -74,6 +74,14 @@ class Site(NamedTuple):
         finally:
             await store.aclose()
 
+    async def add_node(self, name: str) -> None:
+        """Let a node come."""
+        await self.send([event("ADDED", node_manifest(name, labels={ZONE: "c"}))])
+
+    async def remove_node(self, name: str) -> None:
+        """Let a node go."""
+        await self.send([event("DELETED", node_manifest(name, labels={ZONE: "c"}))])
+
 
 @contextlib.asynccontextmanager
 async def open_site(server_dsn: str) -> AsyncIterator[Site]:
