@@ -42,7 +42,7 @@ LARGE = {
     "domain/state/occupancy.py:Occupancy": (25, 16),
     "domain/state/pod_index.py:PodIndex": (30, 23),
     "domain/state/table.py:NodeTable": (18, 16),
-    "services/adapters/memory/database.py:MemoryDatabase": (22, 48),
+    "services/adapters/memory/database.py:MemoryDatabase": (22, 49),
     "services/adapters/memory/ledger.py:MemoryLedger": (28, 2),
     "services/adapters/memory/store.py:MemoryStore": (39, 11),
     "services/adapters/postgres/store.py:PostgresStore": (29, 11),

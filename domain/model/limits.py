@@ -220,6 +220,7 @@ appends_of_key_at_once = 2  # requests with events that look their ids up or app
 connection_wait_seconds = 1.5
 sessions_per_key_max = 100  # who signs in once more ends the oldest
 session_seconds_max = 12 * 3600
+form_bytes_max = 2 << 20  # that the console takes: manifests to plan, as a browser writes them
 exports_at_once = 2  # each on a connection of its own, beside those of lists
 export_seconds_max = 600  # a snapshot keeps the database from cleaning up what each commit leaves behind
 

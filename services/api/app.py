@@ -51,6 +51,14 @@ from services.metrics import CONTENT_TYPE, ApiMetrics, render_ledger
 from services.rate_limit import RateLimit
 
 DESCRIPTION = "Who was placed where, why, why not; and the way in for events. Times are UTC."
+_READING = {
+    "profiles": profile_routes,
+    "config": config_routes,
+    "usage": usage_routes,
+    "bill": bill_routes,
+    "callers": session_routes,
+}
+"""What is asked by whoever may read, by its tag."""
 _ERRORS = answering(Error, "default", "What was wrong and what to do")
 
 
@@ -100,17 +108,14 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     )
     for routes in reading:
         app.include_router(routes(deps), tags=["decisions"], dependencies=[read], responses=_ERRORS)
-    app.include_router(profile_routes(deps), tags=["profiles"], dependencies=[read], responses=_ERRORS)
-    app.include_router(config_routes(deps), tags=["config"], dependencies=[read], responses=_ERRORS)
-    app.include_router(usage_routes(deps), tags=["usage"], dependencies=[read], responses=_ERRORS)
-    app.include_router(bill_routes(deps), tags=["bill"], dependencies=[read], responses=_ERRORS)
+    for tag, routes in _READING.items():
+        app.include_router(routes(deps), tags=[tag], dependencies=[read], responses=_ERRORS)
     app.include_router(
         export_routes(deps), tags=["export"], dependencies=[_allowing(deps, "export")], responses=_ERRORS
     )
     app.include_router(
         key_routes(deps), tags=["keys"], dependencies=[_allowing(deps, "manage")], responses=_ERRORS
     )
-    app.include_router(session_routes(deps), tags=["keys"], dependencies=[read], responses=_ERRORS)
     for router in (audit_routes(deps.audits), access_routes(deps)):
         app.include_router(router, tags=["audit"], dependencies=[_allowing(deps, "audit")], responses=_ERRORS)
     app.include_router(_open_routes(deps), tags=["health"])

@@ -134,7 +134,7 @@ class Gate:
         return compare_digest(key_hash(key), self._owner_hash)
 
     async def _grant(self, request: Request, key: str) -> Grant:
-        """Look a key or a session up, each time: it may have been revoked just now. That costs a millisecond."""
+        """Look a key or a session up, each time: it may have been revoked just now. That takes 1 ms."""
         address, hashed = address_of(request.client and request.client.host), key_hash(key)
         self._logins.check(address, hashed)
         if is_session(key):

@@ -87,7 +87,7 @@ async def keyed_house(
 ) -> AsyncIterator[House]:
     """Open an API that asks for keys, over an empty ledger or that of a worker."""
     house = House(database or MemoryDatabase(1))
-    await house.log.ensure_topics(topic_specs(1))
+    await house.log.ensure_topics(topic_specs(len(house.database.shards)))
     gate = Gate(house.store, keys_required=True, clock=lambda: house.seconds)
     lookout = Lookout(house.store, house.log, lambda *_: "")
     appender = Appender(await house.log.writer(), house.store.callers.seal_secret)

@@ -157,7 +157,7 @@ class PostgresCallers:
             .where(s.token_hash == token_hash, s.expires_at > sa.func.now(), k.revoked_at.is_(None))
         )
         row = await self._engine.row(query, Pool.KEYS)
-        return None if row is None else Session(Grant(*row[1:]), row[0])
+        return None if row is None else Session(Grant._make(row[1:]), row[0])
 
     async def end_session(self, token_hash: bytes) -> None:
         """Delete a session."""
