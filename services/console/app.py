@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from services.console import (
     pages_cluster,
     pages_decisions,
+    pages_field,
     pages_nodes,
     pages_overview,
     pages_pending,
@@ -38,6 +39,7 @@ from services.console.session import (
 
 PAGES: Sequence[Page] = (
     *pages_overview.PAGES,
+    *pages_field.PAGES,
     *pages_nodes.PAGES,
     *pages_pods.PAGES,
     *pages_pending.PAGES,
@@ -57,6 +59,7 @@ def install(app: FastAPI) -> None:
     router.add_api_route(PATH, _to_first_page, methods=["GET"])
     app.include_router(router)
     app.router.routes.append(Route(f"{PATH}/events", _Events()))
+    app.router.routes.append(Route(f"{PATH}/data/field", pages_field.FieldData()))
     files = StaticFiles(packages=[("services.console", "static")])
     app.mount(f"{PATH}/static", files, name="console-static")
     app.router.routes.append(Route(f"{PATH}/{{rest:path}}", _no_page, methods=["GET"]))

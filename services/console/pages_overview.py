@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 from services.console import texts
 from services.console.asking import Asking
 from services.console.blocks import Bar, Bars, Block, Cell, Facts, Json, Link, Part, Table, Text, View
@@ -10,20 +12,38 @@ from services.console.here import Here
 from services.console.page import Page
 from services.console.pages_cluster import shards_table
 from services.console.pages_decisions import decisions_table
+from services.console.pages_field import FILTERS, field_data, gather_field
 from services.console.pages_pending import groups_table
 
 GROUPS_SHOWN, DECISIONS_SHOWN = 10, 10
+RATE_MINUTES = 5
+"""Over the last so many minutes, and the step of the roll-up in which they begin, rates are meant."""
 
 
 async def _gather_overview(ask: Asking) -> Json:
     at = ask.at
+    totals = await ask.get("/v1/totals", at=at)
     return {
-        "totals": await ask.get("/v1/totals", at=at),
-        "pending": await ask.get("/v1/pending", limit=GROUPS_SHOWN, at=at),
+        "totals": totals,
+        "field": await gather_field(ask, totals["nodes"]),
+        "pending": await ask.get("/v1/pending", limit=GROUPS_SHOWN, order="oldest", at=at),
+        "usage": await _gather_usage(ask),
         "shards": await ask.get_or_none("/v1/shards"),
         "decisions": await ask.get("/v1/decisions", order="newest", limit=DECISIONS_SHOWN, until=at),
         "ready": await ask.ready(),
     }
+
+
+async def _gather_usage(ask: Asking) -> Json | None:
+    """Return what was decided in the last minutes; None where the moment is no time, but a batch."""
+    if ask.at is None:
+        return await ask.get_or_none("/v1/usage", since=f"{RATE_MINUTES}m")
+    try:
+        then = datetime.datetime.fromisoformat(ask.at)
+    except ValueError:
+        return None
+    since = then - datetime.timedelta(minutes=RATE_MINUTES)
+    return await ask.get_or_none("/v1/usage", since=since.isoformat(), until=ask.at)
 
 
 def _view_overview(found: Json, here: Here) -> View:
@@ -39,14 +59,44 @@ def _view_overview(found: Json, here: Here) -> View:
                 ("Nodes", Cell(f"{totals['nodes']:,}", here.to("nodes"))),
             ],
         ),
-        groups_table(here, "What waits, largest group first", found["pending"]["items"]),
+        *_rates(found["usage"], here),
+        groups_table(here, "What waits, the longest first", found["pending"]["items"]),
         decisions_table(here, "What was decided last", found["decisions"]["items"]),
     ]
     if found["shards"] is not None and here.at is None:
         blocks.append(shards_table(here, found["shards"]["items"]))
     if here.at is None:
         blocks = [*_wrong(Health.of(found["ready"])), *blocks]
-    return View(title="The cluster", blocks=blocks)
+    return View(
+        title="The cluster",
+        blocks=blocks,
+        extra="field.html",
+        data={"field": field_data(found["field"], here)},
+        scripts=("field.js",),
+    )
+
+
+def _rates(usage: Json | None, here: Here) -> list[Block]:
+    """Return how much was decided a second, of what the visitor sees."""
+    if usage is None:
+        return []
+    until = here.now if here.at is None else datetime.datetime.fromisoformat(here.at)
+    count_seconds = max(1.0, (until - datetime.datetime.fromisoformat(usage["since"])).total_seconds())
+    decisions: dict[str, int] = {}
+    for item in usage["items"]:
+        for outcome, count in item["decisions"].items():
+            decisions[outcome] = decisions.get(outcome, 0) + count
+    shown = {
+        "Decisions": sum(decisions.values()),
+        "Evictions": decisions.get("evicted", 0),
+        "Conflicts": decisions.get("conflict", 0),
+    }
+    return [
+        Facts(
+            title=f"A second, over the last {count_seconds / 60:.0f} minutes",
+            items=[(name, texts.number(count / count_seconds)) for name, count in shown.items()],
+        )
+    ]
 
 
 def _used(totals: Json) -> Bars:
@@ -114,7 +164,7 @@ def _view_api(found: Json, here: Here) -> View:
 
 
 PAGES = (
-    Page("/", _gather_overview, _view_overview),
+    Page("/", _gather_overview, _view_overview, FILTERS),
     Page("/wrong", _gather_wrong, _view_wrong, is_timed=False),
     Page("/api", _gather_api, _view_api, is_timed=False),
 )

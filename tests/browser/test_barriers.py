@@ -24,11 +24,10 @@ PAGES = (
         "pods/shop/none",
     ),
 )
-WIDE = {"width": 1280, "height": 900}
+WIDE: ViewportSize = {"width": 1280, "height": 900}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize(("scheme", "size"), [("light", WIDE), ("dark", NARROW)])
 async def test_no_page_has_a_barrier(
     browser: Browser, site: Site, scheme: Literal["light", "dark"], size: ViewportSize
 ) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, ViewportSize, expect
 
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 """Everything that axe-core knows of, but for its experiments."""
-NARROW = {"width": 360, "height": 740}
+NARROW: ViewportSize = {"width": 360, "height": 740}
 
 
 async def sign_in(page: Page, key: str, path: str = "") -> None:
@@ -35,7 +34,7 @@ async def barriers(page: Page) -> list[str]:
     """Return what keeps people out by the rules of WCAG, each with where it is."""
     found: Any = await Axe().run(page, options=RULES)
     return [
-        f"{each['id']} ({each['help']}): {msgspec.json.encode([node['html'][:200] for node in each['nodes']]).decode()}"
+        f"{each['id']} ({each['help']}): {', '.join(node['html'][:200] for node in each['nodes'])}"
         for each in found.response["violations"]
     ]
 
