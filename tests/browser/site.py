@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from services.config import Settings
 from services.metrics import process_registry
 from services.ports.store import Grant
 from tests.builders import event, node_manifest, pod_manifest
-from tests.integration.api_world import ends_of, fresh_database
+from tests.integration.api_world import ends_of, fresh_database, query
 
 ZONE = "topology.kubernetes.io/zone"
 BOSS, TEAM = "boss-key-of-the-tests", "team-key-of-the-tests"
@@ -29,13 +28,8 @@ SECRET = "walrus"
 """Part of all names of the namespace that the second key does not see."""
 
 
-def _ago(minutes: int) -> str:
-    at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=minutes)
-    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def history() -> list[list[dict[str, Any]]]:
-    """Return what happened, step by step: nodes, pods on them, more nodes, and pods that wait."""
+def history() -> list[tuple[int, list[dict[str, Any]]]]:
+    """Return how many minutes ago what happened: nodes and pods on them, more nodes, and pods that wait."""
     taint = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
     first = [
         *(node_manifest(f"n{i}", cpu="4", memory="16Gi", labels={ZONE: "ab"[i % 2]}) for i in range(4)),
@@ -51,8 +45,11 @@ def history() -> list[list[dict[str, Any]]]:
         *(pod_manifest(f"huge-{i}", "shop", cpu="7", memory="1Gi") for i in range(2)),
         pod_manifest(f"{SECRET}-huge", SECRET, cpu="60", memory="1Gi"),
     ]
-    steps = ((60, first), (20, later), (5, huge))
-    return [[event("ADDED", each, _ago(minutes)) for each in things] for minutes, things in steps]
+    steps = ((60, first), (20, later), (0, huge))
+    return [(minutes, [event("ADDED", each) for each in things]) for minutes, things in steps]
+
+
+_DATE_BACK = "UPDATE journal SET log_time_ms = log_time_ms - $1 WHERE position > $2"
 
 
 class Site(NamedTuple):
@@ -98,8 +95,10 @@ async def open_site(server_dsn: str) -> AsyncIterator[Site]:
             async with _serving(place) as url, httpx.AsyncClient(base_url=url) as client:
                 client.headers["Authorization"] = f"Bearer {BOSS}"
                 site = Site(url, place, client)
-                for step in history():
-                    await site.send(step)
+                for minutes, events in history():
+                    ((before,),) = await query(place, "SELECT coalesce(max(position), 0) FROM journal")
+                    await site.send(events)
+                    await query(place, _DATE_BACK, minutes * 60_000, before)
                 yield site
         finally:
             for task in running:
