@@ -458,6 +458,7 @@ def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> 
     count = next(count for count in (1_000, 500, 100, 10) if count <= len(versions))
     each = PODS // count
     made, opened = [], []
+    fragment = template_fragment(PodTemplate(requests=REQUESTS), signature)
     for seq in range(first, first + PODS):
         of = {"shard": lease.shard, "seq": seq, "pod_uid": f"new-{seq}", "namespace": "ns-1"}
         pod: dict[str, Any] = {**of, "name": f"new-{seq}", "resource_version": 1, "signature": signature}
@@ -471,7 +472,7 @@ def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> 
             profile="default-scheduler",
             cycle_seq=first,
         )
-        made.append((decided, b"x" * 700))
+        made.append((decided, encode_decision(decided, fragment, {"app": "web"}, 17, "key:ops")))
         opened.append(PlacementOpened(**pod, labels={"app": "web"}, node=node, adopted=False, at_ms=at_ms))
     claims = []
     for number in range(1, count + 1):
