@@ -4,8 +4,9 @@ A generator fills an empty ledger (``benchmarks/query.py``). Then `berth api` ru
 and Chromium opens the overview again and again, each time with nothing kept from before. It is interactive
 when the field is drawn: then squares can be pointed at, and everything else was there before.
 
-An hour of refreshes is lived in minutes: the page's own clock is turned on. Each time a node changes, the page
-is made anew as after an event, and the field is asked for whole and drawn. The heap is measured after the browser has collected it.
+An hour of refreshes is lived in minutes: the page's own clock is turned on, and stands still while it asks.
+Each time a node changes, the page is made anew as after an event, and the field is asked for whole and drawn.
+The heap is measured after the browser has collected it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import datetime
 import statistics
 import subprocess
 import sys
@@ -29,7 +31,7 @@ import msgspec
 from benchmarks import query
 from benchmarks.machine import describe
 from benchmarks.stage import BenchError
-from ops.child import environment, python_module, python_path
+from ops.child import environment, python_path
 from ops.chromium import open_browser
 from ops.kafka import free_port
 from ops.postgres import PostgresServer
@@ -39,7 +41,7 @@ REFRESH_MS = 3_000
 """As often the console makes a page anew while something happens (``live.js``)."""
 DRAWN = "#node-field[data-drawn]"
 _READY_SECONDS = 60.0
-_STEP_MS = 20
+_STEP_MS = 250
 
 _TIMES = """() => {
     const [page] = performance.getEntriesByType("navigation");
@@ -95,13 +97,18 @@ class Size(NamedTuple):
 
 
 @contextlib.contextmanager
-def _api(dsn: str, scratch: Path) -> Iterator[str]:
-    """Run `berth api` on loopback, where it asks for no key; return where it is."""
+def _api(dsn: str, scratch: Path, *, reads_always: bool = False) -> Iterator[str]:
+    """Run `berth api` on loopback, where it asks for no key; return where it is.
+
+    With ``reads_always`` it reads the field for each who asks, and does not give what it read a while ago.
+    """
+    code = "from services.api import field; from services.cli.main import main; "
+    code += "field.READS_SHARE = 0; main()" if reads_always else "main()"
     port = free_port()
     told = environment(PYTHONPATH=python_path(), BERTH_POSTGRES_DSN=dsn, BERTH_WHY="off")
     with (scratch / "api.log").open("wb") as output:
         process = subprocess.Popen(
-            python_module("services.cli.main", "api", "--port", str(port)),
+            [sys.executable, "-c", code, "api", "--port", str(port)],
             cwd="/",
             env=told,
             stdin=subprocess.DEVNULL,
@@ -154,7 +161,12 @@ async def _live(browser: Any, url: str, dsn: str, size: Size, report: Callable[[
             await page.clock.install()
             await page.goto(PAGE)
             await page.wait_for_selector(DRAWN)
+            await page.clock.pause_at(datetime.datetime.now() + datetime.timedelta(minutes=1))
             tools = await page.context.new_cdp_session(page)
+            asking = set[Any]()
+            page.on("request", lambda each: asking.add(each))
+            for done in ("requestfinished", "requestfailed"):
+                page.on(done, lambda each: asking.discard(each))
             await page.evaluate(
                 "document.addEventListener('berth:drawn', () => { window.draws = (window.draws || 0) + 1; })"
             )
@@ -168,8 +180,9 @@ async def _live(browser: Any, url: str, dsn: str, size: Size, report: Callable[[
                 await page.clock.fast_forward(REFRESH_MS)
                 async with asyncio.timeout(60):
                     while await page.evaluate("window.draws || 0") == draws:
-                        await page.clock.fast_forward(_STEP_MS)
-                        await asyncio.sleep(_STEP_MS / 1000)
+                        if not any("/events" not in each.url for each in asking):
+                            await page.clock.fast_forward(_STEP_MS)
+                        await asyncio.sleep(0.01)
     finally:
         await connection.close()
     return found
@@ -214,6 +227,8 @@ async def measure(dsn: str, scratch: Path, size: Size, report: Callable[[str], N
             visits = [await _visit(browser, url) for _ in range(size.visits)]
             report(f"interactive after {statistics.median(each.interactive_ms for each in visits)} ms")
             commits = await _beside(browser, url, dsn, size)
+    with _api(dsn, scratch, reads_always=True) as url:
+        async with open_browser() as browser:
             heap = await _live(browser, url, dsn, size, report)
     names = Opened.__struct_fields__
     columns = {name: [getattr(each, name) for each in visits] for name in names}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -92,7 +93,7 @@ class _Key(NamedTuple):
     position: int | None  # of the moment; None: now
 
 
-class _Kept(NamedTuple):
+class Kept(NamedTuple):
     """An answer: its bytes, plain and compressed, their mark, and for what and until when it holds."""
 
     plain: bytes
@@ -102,41 +103,57 @@ class _Kept(NamedTuple):
     good_until: float
 
 
+class Given(NamedTuple):
+    """An answer that is kept, and in how many seconds a newer one can be had; 0: it is the newest."""
+
+    kept: Kept
+    newer_seconds: float
+
+
 class FieldCache:
     """Reads fields for all callers, one at a time."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
+        self._kept: OrderedDict[_Key, Kept] = OrderedDict()
         self._reading = asyncio.Lock()
 
-    async def get(self, store: Store, which: FieldFilter, *, is_fresh: bool = False) -> _Kept:
+    async def get(self, store: Store, which: FieldFilter, *, is_fresh: bool = False) -> Given:
         """Return a field as it is now or was at the store's moment; ``is_fresh``: not one of a while ago."""
         moment = store.moment
         key = _Key(which, None if moment is None else moment.position)
-        if not is_fresh and (found := self._kept.get(key)) and self._now() < found.good_until:
-            return found
+        if (given := await self._given(store, key, is_fresh=is_fresh)) is not None:
+            return given
         async with self._reading:
-            found = self._kept.get(key)
-            if found and ((self._now() < found.good_until and not is_fresh) or moment is not None):
-                return found
-            committed = () if moment is not None else tuple(await store.processes.offsets())
-            if found and found.committed == committed:
-                return found
-            return await self._read(store, key, committed)
+            if (given := await self._given(store, key, is_fresh=is_fresh)) is not None:
+                return given  # who was here before has read it
+            return Given(await self._read(store, key), 0)
 
-    async def _read(self, store: Store, key: _Key, committed: tuple[object, ...]) -> _Kept:
-        began = self._now()
+    async def _given(self, store: Store, key: _Key, *, is_fresh: bool) -> Given | None:
+        """Return what is kept, where it may be given."""
+        found = self._kept.get(key)
+        if found is None or key.position is not None or found.committed == await _committed(store):
+            return None if found is None else Given(found, 0)
+        old_seconds = found.good_until - self._now()
+        return None if is_fresh or old_seconds <= 0 else Given(found, old_seconds)
+
+    async def _read(self, store: Store, key: _Key) -> Kept:
+        committed, began = await _committed(store), self._now()
         columns = await store.fields.field(key.which, store.moment)
         took = self._now() - began
         plain, packed, etag = await asyncio.to_thread(_encode, key.which, store.moment, columns)
         good_until = self._now() + READS_SHARE * took
-        kept = _Kept(plain, packed, etag, committed, good_until)
+        kept = Kept(plain, packed, etag, committed, good_until)
         self._kept[key] = kept
         self._kept.move_to_end(key)
         while len(self._kept) > KEPT_MAX:
             self._kept.popitem(last=False)
         return kept
+
+
+async def _committed(store: Store) -> tuple[object, ...]:
+    """Return what changes with each batch that is committed."""
+    return tuple(await store.processes.offsets()) if store.moment is None else ()
 
 
 def field_of(which: FieldFilter, moment: Moment | None, columns: Columns) -> Field:
@@ -211,8 +228,10 @@ def field_routes(deps: Deps) -> APIRouter:
     ) -> Response:
         store = await as_of_store(deps, request, at)
         which = FieldFilter(by or "", parse_resources(resources), measured)
-        kept = await cache.get(store, which, is_fresh="wait" in request.query_params)
+        kept, newer_seconds = await cache.get(store, which, is_fresh="wait" in request.query_params)
         headers = {"ETag": kept.etag, "Vary": "Accept-Encoding"}
+        if newer_seconds:
+            headers["Retry-After"] = str(math.ceil(newer_seconds))
         if kept.etag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
         if "gzip" in request.headers.get("accept-encoding", ""):

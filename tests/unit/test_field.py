@@ -48,6 +48,7 @@ class Site:
         self.fields = store.fields = SlowFields(store.fields)
         self.cache = FieldCache(lambda: self.fields.now)
         self._nodes_count = 0
+        self.newer_seconds = 0.0
 
     @classmethod
     async def begin(cls) -> Site:
@@ -69,7 +70,7 @@ class Site:
 
     async def ask(self, which: FieldFilter = CPU, *, is_fresh: bool = False) -> list[str]:
         """Return the names of the nodes, as the cache gives them."""
-        kept = await self.cache.get(self.store, which, is_fresh=is_fresh)
+        kept, self.newer_seconds = await self.cache.get(self.store, which, is_fresh=is_fresh)
         return msgspec.json.decode(kept.plain, type=field.Field).names
 
 
@@ -83,8 +84,10 @@ async def test_a_field_is_read_again_only_after_a_commit_and_a_while() -> None:
     assert (await site.ask(), site.fields.reads_count) == (["n1", "n2"], 2)
     await site.add_node()
     assert (await site.ask(), site.fields.reads_count) == (["n1", "n2"], 2), "that was a moment ago"
+    assert site.newer_seconds == pytest.approx(READS_SHARE * SECONDS), "it says when there is a newer one"
     site.fields.now += AWHILE
     assert (await site.ask(), site.fields.reads_count) == (["n1", "n2", "n3"], 3)
+    assert site.newer_seconds == 0
 
 
 async def test_who_waited_for_his_events_sees_them() -> None:
@@ -117,8 +120,8 @@ async def test_a_moment_of_the_past_is_read_once_and_few_are_kept() -> None:
 
 async def test_each_question_has_an_answer_of_its_own_with_a_mark() -> None:
     site = await Site.begin()
-    plain = await site.cache.get(site.store, CPU)
-    measured = await site.cache.get(site.store, CPU._replace(measured=True))
+    plain = (await site.cache.get(site.store, CPU)).kept
+    measured = (await site.cache.get(site.store, CPU._replace(measured=True))).kept
     assert plain.etag != measured.etag
     assert gzip.decompress(plain.packed) == plain.plain
     found = [msgspec.json.decode(each.plain, type=field.Field) for each in (plain, measured)]

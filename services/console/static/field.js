@@ -176,6 +176,7 @@
       this.etag = "";
       this.at = -1; // the node that is pointed at
       this.tookMs = 0;
+      this.newerMs = 0;
       this.isAsking = false;
       this.isAskedAgain = false;
       this.lastMs = -Infinity;
@@ -260,7 +261,7 @@
       if (this.root.dataset.at) return; // the past stays as it is
       this.isAskedAgain = true;
       if (this.timer || this.isAsking || document.hidden) return;
-      const pause = Math.max(REFRESH_MS_MIN, WAIT_SHARE * this.tookMs);
+      const pause = Math.max(REFRESH_MS_MIN, WAIT_SHARE * this.tookMs, this.newerMs);
       const wait = Math.max(0, this.lastMs + pause - performance.now());
       this.timer = setTimeout(() => {
         this.timer = 0;
@@ -297,6 +298,10 @@
     }
 
     async take(target, answer) {
+      if (answer.ok || answer.status === 304) {
+        this.newerMs = 1000 * Number(answer.headers.get("Retry-After") || 0); // 0: this is the newest
+        if (this.newerMs > 0) this.isAskedAgain = true;
+      }
       if (answer.status === 304) return;
       if (!answer.ok) {
         const told = await answer.json().catch(() => ({}));
