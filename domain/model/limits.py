@@ -201,6 +201,9 @@ cure_dry_runs_max = 200
 cure_pods_max = 1_000  # of a group: for so many each cure is counted
 cure_seconds_max = 5
 cures_asked_at_once_max = 16  # of one API process; they are answered one after another
+plan_pods_max = 1_000  # that one request plans, those of workloads and copies included
+plan_more_max = 10_000  # copies that are counted of a pod
+plan_more_pods_max = 5  # different pods of which it is counted how many more fit, or what would cure them
 advisor_kept_seconds = 60  # the cluster that is asked goes so long after the last question
 advisor_answer_seconds_max = 110  # with the time that it takes to read the ledger
 

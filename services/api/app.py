@@ -34,6 +34,7 @@ from services.api.live import Live
 from services.api.nominations import nomination_routes
 from services.api.origin import OriginCheck, check_media_type
 from services.api.past import past_routes
+from services.api.plan import plan_routes
 from services.api.profiles import profile_routes
 from services.api.read_after import Waited, wait_until_there
 from services.api.replicas import replicas_routes
@@ -99,6 +100,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
         history_routes,
         state_routes,
         why_routes,
+        plan_routes,
         nomination_routes,
         gang_routes,
         worker_routes,

@@ -25,8 +25,8 @@ from services.console import (
     trying,
 )
 from services.console.asking import Asking, NotAnswered, inner_scope
-from services.console.errors import error_view, sign_in_view
-from services.console.page import PATH, Page, framed, here_of, root_of, show, show_twin
+from services.console.errors import sign_in_view
+from services.console.page import PATH, Page, framed, here_of, refuse, root_of, show, show_twin
 from services.console.render import HEADERS
 from services.console.session import (
     FORM_COOKIE,
@@ -54,7 +54,7 @@ def install(app: FastAPI) -> None:
     router = APIRouter(include_in_schema=False)
     for page in PAGES:
         _add_page(router, page)
-    for each in (_sign_in_routes, trying.add_routes, _find_route):
+    for each in (_sign_in_routes, _find_route, trying.add_routes):
         each(router)
     router.add_api_route(PATH, _to_first_page, methods=["GET"])
     app.include_router(router)
@@ -90,17 +90,7 @@ async def _no_page(request: Request) -> Response:
     """Answer what leads nowhere."""
     message = "no page of the console is here; the links above lead to all of them"
     error = NotAnswered(404, {"error": {"code": "not-found", "message": message}})
-    return await _refuse(request, Visitor.of(request), error)
-
-
-async def _refuse(request: Request, visitor: Visitor, error: NotAnswered) -> Response:
-    here = here_of(request, visitor)
-    try:
-        who = await Asking(request, visitor.session).get("/v1/caller")
-    except NotAnswered:
-        who = None
-    view = error_view(error, here, is_signed_in=visitor.session is not None)
-    return await framed(request, visitor, here, view, status=error.status, who=who)
+    return await refuse(request, Visitor.of(request), error)
 
 
 class _Events:
@@ -153,7 +143,7 @@ def _sign_in_routes(router: APIRouter) -> None:
             begun = await Asking(request, key).send("POST", "/v1/sessions")
         except NotAnswered as error:
             if error.status not in (401, 403, 404, 429):
-                return await _refuse(request, visitor, error)
+                return await refuse(request, visitor, error)
             view = sign_in_view(here, f"This did not work: {error.message}", after)
             return await framed(request, visitor, here, view, status=error.status, who=None)
         if visitor.session is not None:
@@ -169,7 +159,7 @@ def _sign_in_routes(router: APIRouter) -> None:
         try:
             await read_form(request, visitor)
         except NotAnswered as error:
-            return await _refuse(request, visitor, error)
+            return await refuse(request, visitor, error)
         if visitor.session is not None:
             await _end(request, visitor.session)
         target = f"{root_of(request)}/sign-in?{urlencode({'next': f'{root_of(request)}/'})}"

@@ -200,6 +200,7 @@ class View:
     controls: Sequence[Block] = ()
     crumbs: Sequence[Link] = ()
     is_live: bool = True
+    has_twin: bool = True
     extra: str | None = None
     data: Any = None
     scripts: Sequence[str] = ()

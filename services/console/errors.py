@@ -68,4 +68,9 @@ def sign_in_view(here: Here, why: str, after: str) -> View:
         hidden={"next": after},
         token=here.token,
     )
-    return View(title="Sign in", blocks=[Text(lines=said, look="bad" if why else ""), form], is_live=False)
+    return View(
+        title="Sign in",
+        blocks=[Text(lines=said, look="bad" if why else ""), form],
+        is_live=False,
+        has_twin=False,
+    )

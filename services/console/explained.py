@@ -29,8 +29,13 @@ def blocks(here: Here, explanation: Json, title: str) -> list[Block]:
         who = "Why the other nodes did not take it" if decision["node"] else "Why no node took it"
         found.append(texts.funnel(who, nodes, explanation["reasons"], feasible))
     if cycle is not None:
-        found += [*_candidates(here, cycle, decision["node"]), *_rules(cycle), _cycle(here, cycle)]
+        found += [*attempt(here, cycle, decision["node"]), _cycle(here, cycle)]
     return found
+
+
+def attempt(here: Here, cycle: Json, chosen: str | None) -> list[Block]:
+    """Return the best nodes of an attempt, and the rules over other pods that refused some."""
+    return [*_candidates(here, cycle, chosen), *_rules(cycle)]
 
 
 def preemption(here: Here, decision: Json) -> list[Block]:

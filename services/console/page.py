@@ -97,6 +97,17 @@ async def framed(
     return answer
 
 
+async def refuse(request: Request, visitor: Visitor, error: NotAnswered) -> Response:
+    """Return the page that says why something is not done."""
+    try:
+        who = await Asking(request, visitor.session).get("/v1/caller")
+    except NotAnswered:
+        who = None
+    here = here_of(request, visitor)
+    view = error_view(error, here, is_signed_in=visitor.session is not None)
+    return await framed(request, visitor, here, view, status=error.status, who=who)
+
+
 def keep_secret(request: Request, answer: Response, visitor: Visitor) -> None:
     """Let a browser keep the secret to which the forms are bound that it was just shown."""
     set_cookie(request, answer, FORM_COOKIE, visitor.secret, root_of(request))

@@ -130,10 +130,7 @@ def _resources(node: Json) -> Bars:
     for name, offered in node["allocatable"].items():
         asked, free = node["requested"].get(name, "0"), node["free"].get(name, "0")
         percent = texts.share(asked, offered) or 0.0
-        said = (
-            f"{texts.with_unit(asked, name)} of {texts.with_unit(offered, name)} requested, {percent:.1f} %; "
-            f"{texts.number(texts.value(free, name)).text} free"
-        )
+        said = f"{texts.of_offered(asked, offered, name)}; {texts.number(texts.value(free, name)).text} free"
         colour = 4 if percent > 100 else 0
         bars.append(
             Bar(Cell(name), [Part("requested", 0, min(100.0, percent), colour, f"{percent:.1f} %")], said)

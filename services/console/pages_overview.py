@@ -104,7 +104,7 @@ def _used(totals: Json) -> Bars:
     for resource, offered in totals["allocatable"].items():
         asked = totals["requested"].get(resource, "0")
         percent = texts.share(asked, offered) or 0.0
-        said = f"{texts.with_unit(asked, resource)} of {texts.with_unit(offered, resource)}, {percent:.1f} %"
+        said = texts.of_offered(asked, offered, resource)
         width = min(percent, 100.0)
         bars.append(Bar(Cell(resource), [Part("requested", 0, width, 0, f"{percent:.1f} %")], said))
     lines = [] if bars else ["There are no nodes."]

@@ -33,6 +33,7 @@ _NAVIGATION = (
     ("Gangs", "gangs"),
     ("Decisions", "decisions"),
     ("Changes", "diff"),
+    ("Try", "try"),
     ("Profiles", "profiles"),
     ("Shards", "shards"),
     ("Workers", "workers"),

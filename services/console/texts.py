@@ -57,6 +57,15 @@ def with_unit(quantity: str, resource: str) -> str:
     return f"{resource} {number(value(quantity, resource)).text}{f' {of}' if of else ''}"
 
 
+def of_offered(asked: str, offered: str, resource: str) -> str:
+    """Return ``81,765.8 of 125,514 cores, 65.1 %``."""
+    first, second = (number(value(each, resource)).text for each in (asked, offered))
+    part = share(asked, offered)
+    return " ".join(filter(None, [first, "of", second, unit(resource)])) + (
+        "" if part is None else f", {part:.1f} %"
+    )
+
+
 def amounts(quantities: Mapping[str, str]) -> str:
     """Return all amounts in their units, with commas."""
     return ", ".join(with_unit(quantity, name) for name, quantity in quantities.items()) or "nothing"
