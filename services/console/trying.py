@@ -39,7 +39,11 @@ async def _gather(ask: Asking) -> Json:
 
 def _view(found: Json, here: Here) -> View:
     return View(
-        title="Try", controls=[_form(here, {"manifests": found["example"]})], blocks=[], is_live=False
+        title="Try",
+        controls=[_form(here, {"manifests": found["example"]})],
+        blocks=[],
+        is_live=False,
+        has_twin=False,
     )
 
 

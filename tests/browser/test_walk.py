@@ -10,6 +10,16 @@ from tests.browser.site import BOSS, SECRET, TEAM, Site
 from tests.browser.walking import NARROW, drawn, overflow, sign_in
 
 NODES = 6
+PLANNED = """
+kind: List
+items:
+- kind: Pod
+  metadata: {name: fits, namespace: shop}
+  spec: {containers: [{name: main, resources: {requests: {cpu: 500m}}}]}
+- kind: Pod
+  metadata: {name: huge, namespace: shop}
+  spec: {containers: [{name: main, resources: {requests: {cpu: 99}}}]}
+"""
 
 
 async def test_without_a_key_nothing_is_shown(page: Page) -> None:
@@ -107,6 +117,18 @@ async def test_what_happens_is_seen_without_loading_anew(page: Page, site: Site)
     await drawn(page, NODES + 1)
     await site.remove_node("late-0")
     await drawn(page, NODES)
+
+
+async def test_a_manifest_is_planned_and_nothing_is_written(page: Page, site: Site) -> None:
+    await sign_in(page, BOSS, "try")
+    await page.get_by_label("Manifests").fill(PLANNED)
+    await page.get_by_role("button", name="Plan").click()
+    main = page.get_by_role("main")
+    await expect(main).to_contain_text("shop/fits", timeout=60_000)
+    await expect(main).to_contain_text("shop/huge")
+    await expect(main).to_contain_text("lack cpu")
+    pods = (await site.client.get("/v1/pods", params={"namespace": "shop", "limit": 1000})).json()["items"]
+    assert not {"fits", "huge"} & {pod["name"] for pod in pods}
 
 
 async def test_a_key_of_one_namespace_sees_nothing_of_others(page: Page) -> None:

@@ -168,7 +168,8 @@ async def console(*, keys: bool = True) -> AsyncIterator[House]:
 
 
 PAGES = (
-    "", "wrong", "api", "nodes", "nodes?name=n1", "nodes?sort=-name", "nodes/n1", "nodes/n3.json/",
+    "", "field", "field?by=-&colour=pods", "?by=zone&colour=measured-cpu",
+    "wrong", "api", "nodes", "nodes?name=n1", "nodes?sort=-name", "nodes/n1", "nodes/n3.json/",
     "nodes/n4", "pods", "pods?phase=pending", "pods?namespace=shop&sort=-node", "pods/shop/low0",
     "pods/shop/crew0", "pending", "pending?sort=-waits", "gangs", "gangs/shop/crew", "decisions",
     "decisions?outcome=evicted", "decisions?node=n1&order=oldest", "profiles", "profiles/packing",
