@@ -171,7 +171,7 @@ PAGES = (
     "pods/shop/crew0", "pending", "pending?sort=-waits", "gangs", "gangs/shop/crew", "decisions",
     "decisions?outcome=evicted", "decisions?node=n1&order=oldest", "profiles", "profiles/packing",
     "profiles/default-scheduler", "shards", "shards/0", "workers", "namespaces/shop", "diff",
-    "diff?from=2d&until=now&namespace=shop",
+    "diff?from=2d&until=now&namespace=shop", "usage", "usage?by=namespace&since=5d&step=1d", "try",
 )  # fmt: skip
 """Pages that everybody sees who sees the namespace shop."""
 OF_ALL = ("pods/bank/secret-lost", "pods/bank/gated", "pods/bank/first", "namespaces/bank", "audit")
