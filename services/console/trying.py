@@ -96,7 +96,7 @@ def add_routes(router: APIRouter) -> None:
             status, blocks = error.status, _why_not(error)
         controls = [_form(here, fields)]
         if status == 200 and here.at is None and "write" in who["may"]:
-            controls.append(_apply_form(here, fields["manifests"]))
+            blocks.append(_apply_form(here, fields["manifests"]))
         view = View(title="Try", controls=controls, blocks=blocks, is_live=False, has_twin=False)
         return await framed(request, visitor, here._replace(query={}), view, status=status, who=who)
 
