@@ -175,7 +175,9 @@ async def serve_api(settings: Settings) -> None:
 
                 async def answer() -> None:
                     # The reader may stop the process: signals are waited for by now.
-                    announce(f"API on {url}, console at /console/ (described at /docs), {build()}; Ctrl-C stops it")
+                    announce(
+                        f"API on {url}, console at /console/ (described at /docs), {build()}; Ctrl-C stops it"
+                    )
                     await _serve_api(app, listening, settings)
 
                 await supervise(answer())

@@ -22,6 +22,7 @@ from services.console import (
     pages_pending,
     pages_pods,
     pages_time,
+    pages_usage,
     trying,
 )
 from services.console.asking import Asking, NotAnswered, inner_scope
@@ -46,6 +47,7 @@ PAGES: Sequence[Page] = (
     *pages_decisions.PAGES,
     *pages_cluster.PAGES,
     *pages_time.PAGES,
+    *pages_usage.PAGES,
 )
 
 

@@ -14,6 +14,7 @@ from services.console.pages_cluster import shards_table
 from services.console.pages_decisions import decisions_table
 from services.console.pages_field import FILTERS, field_data, gather_field
 from services.console.pages_pending import groups_table
+from services.console.pages_usage import RECENT_MINUTES, rates
 
 GROUPS_SHOWN, DECISIONS_SHOWN = 10, 10
 RATE_MINUTES = 5
@@ -29,6 +30,7 @@ async def _gather_overview(ask: Asking) -> Json:
         "pending": await ask.get("/v1/pending", limit=GROUPS_SHOWN, order="oldest", at=at),
         "usage": await _gather_usage(ask),
         "shards": await ask.get_or_none("/v1/shards"),
+        "usage": None if at else await ask.get_or_none("/v1/usage", since=f"{RECENT_MINUTES}m"),
         "decisions": await ask.get("/v1/decisions", order="newest", limit=DECISIONS_SHOWN, until=at),
         "ready": await ask.ready(),
     }
@@ -63,6 +65,8 @@ def _view_overview(found: Json, here: Here) -> View:
         groups_table(here, "What waits, the longest first", found["pending"]["items"]),
         decisions_table(here, "What was decided last", found["decisions"]["items"]),
     ]
+    if found["usage"] is not None:
+        blocks.insert(2, rates(found["usage"]))
     if found["shards"] is not None and here.at is None:
         blocks.append(shards_table(here, found["shards"]["items"]))
     if here.at is None:

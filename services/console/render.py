@@ -33,6 +33,7 @@ _NAVIGATION = (
     ("Gangs", "gangs"),
     ("Decisions", "decisions"),
     ("Changes", "diff"),
+    ("Over time", "usage"),
     ("Try", "try"),
     ("Profiles", "profiles"),
     ("Shards", "shards"),

@@ -38,6 +38,7 @@ async def _gather(ask: Asking) -> Json:
 
 
 def _view(found: Json, here: Here) -> View:
+<<<<<<< HEAD
     return View(
         title="Try",
         controls=[_form(here, {"manifests": found["example"]})],
@@ -45,6 +46,10 @@ def _view(found: Json, here: Here) -> View:
         is_live=False,
         has_twin=False,
     )
+=======
+    controls = [_form(here, {"manifests": found["example"]})]
+    return View(title="Try", controls=controls, blocks=[], is_live=False, has_twin=False)
+>>>>>>> console
 
 
 PAGE = Page("/try", _gather, _view)
@@ -101,7 +106,7 @@ def add_routes(router: APIRouter) -> None:
             status, blocks = error.status, _why_not(error)
         controls = [_form(here, fields)]
         if status == 200 and here.at is None and "write" in who["may"]:
-            controls.append(_apply_form(here, fields["manifests"]))
+            blocks.append(_apply_form(here, fields["manifests"]))
         view = View(title="Try", controls=controls, blocks=blocks, is_live=False, has_twin=False)
         return await framed(request, visitor, here._replace(query={}), view, status=status, who=who)
 

@@ -315,11 +315,6 @@ class Plan:
             self._notices.take_node(node, plans)
         return self._notices.lines()
 
-    def astray(self) -> list[tuple[str, str]]:
-        """Return the pods that are bound to a node which does not exist, and that node."""
-        nodes = self.state.table.rows
-        return [(key, e.node) for key, e in self.state.pods.items() if e.node and e.node not in nodes]
-
     # ------------------------------------------------------------------------------------------ folding
 
     def _new_scheduler(self) -> Scheduler:

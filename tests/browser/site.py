@@ -28,7 +28,11 @@ SECRET = "walrus"
 """Part of all names of the namespace that the second key does not see."""
 
 
-def history() -> list[tuple[int, list[dict[str, Any]]]]:
+Steps = Sequence[tuple[int, Sequence[dict[str, Any]]]]
+"""How many minutes ago what happened."""
+
+
+def history() -> Steps:
     """Return how many minutes ago what happened: nodes and pods on them, more nodes, and pods that wait."""
     taint = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
     first = [
@@ -81,8 +85,11 @@ class Site(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def open_site(server_dsn: str) -> AsyncIterator[Site]:
-    """Run a worker, a relay and an API on a database of their own, and let what happened happen."""
+async def open_site(server_dsn: str, steps: Steps | None = None) -> AsyncIterator[Site]:
+    """Run a worker, a relay and an API on a database of their own, and let what happened happen.
+
+    ``steps`` are as of ``history``, which they are where there are none.
+    """
     settings = Settings(worker_name="browsed", seed=7)
     async with fresh_database(server_dsn, migrated=True) as place:
         await bootstrap.initialise(place, 2)
@@ -95,7 +102,7 @@ async def open_site(server_dsn: str) -> AsyncIterator[Site]:
             async with _serving(place) as url, httpx.AsyncClient(base_url=url) as client:
                 client.headers["Authorization"] = f"Bearer {BOSS}"
                 site = Site(url, place, client)
-                for minutes, events in history():
+                for minutes, events in history() if steps is None else steps:
                     ((before,),) = await query(place, "SELECT coalesce(max(position), 0) FROM journal")
                     await site.send(events)
                     await query(place, _DATE_BACK, minutes * 60_000, before)

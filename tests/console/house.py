@@ -137,9 +137,7 @@ class Browser:
 
     async def token(self, target: str = "sign-in") -> str:
         """Return the token that the forms of a page carry."""
-        found = re.search(r'name="token" value="([0-9a-f]+)"', (await self.get(target)).text)
-        assert found is not None
-        return found[1]
+        return await token_of(self.client, target)
 
     async def send(self, target: str, token: str, **fields: str) -> httpx.Response:
         """Send a form."""
@@ -174,7 +172,7 @@ PAGES = (
     "pods/shop/crew0", "pending", "pending?sort=-waits", "gangs", "gangs/shop/crew", "decisions",
     "decisions?outcome=evicted", "decisions?node=n1&order=oldest", "profiles", "profiles/packing",
     "profiles/default-scheduler", "shards", "shards/0", "workers", "namespaces/shop", "diff",
-    "diff?from=2d&until=now&namespace=shop",
+    "diff?from=2d&until=now&namespace=shop", "usage", "usage?by=namespace&since=5d&step=1d", "try",
 )  # fmt: skip
 """Pages that everybody sees who sees the namespace shop."""
 OF_ALL = ("pods/bank/secret-lost", "pods/bank/gated", "pods/bank/first", "namespaces/bank", "audit")
@@ -187,6 +185,38 @@ def links_of(page: httpx.Response) -> Iterator[str]:
         found = urlsplit(urljoin(str(page.url), link))
         assert found.hostname == "localhost", link
         yield found.path + (f"?{found.query}" if found.query else "")
+
+
+@contextlib.asynccontextmanager
+async def signed_in(app: Any, key: str) -> AsyncIterator[httpx.AsyncClient]:
+    """Open a browser that is signed in at the console of an API."""
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as browser:
+        token = await token_of(browser, "sign-in")
+        answer = await browser.post("/console/sign-in", data={"token": token, "key": key})
+        assert answer.status_code == 303, answer.text
+        yield browser
+
+
+async def token_of(browser: httpx.AsyncClient, page: str) -> str:
+    """Return the token that the forms of a page carry."""
+    found = re.search(r'name="token" value="([0-9a-f]+)"', (await browser.get(f"/console/{page}")).text)
+    assert found is not None
+    return found[1]
+
+
+async def walked(browser: httpx.AsyncClient, pages_max: int) -> AsyncIterator[tuple[str, httpx.Response]]:
+    """Yield the pages and twins that links lead to from the first page on, each once."""
+    todo, seen = ["/console/", "/console/namespaces/default"], set[str]()
+    while todo and len(seen) < pages_max:
+        path = todo.pop(0)
+        if path in seen or path.startswith("/console/audit/ledger"):
+            continue
+        seen.add(path)
+        answer = await browser.get(path, follow_redirects=True)
+        yield path, answer
+        if answer.headers.get("content-type", "").startswith("text/html") and path.startswith("/console"):
+            todo += links_of(answer)
 
 
 def strings_replaced(value: Any, by: str) -> Any:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 
+import httpx
 import orjson
 import pytest
 import pytest_asyncio
 
+from domain.model.errors import Unavailable
+from services.ports.past import OutOfReach
 from tests.console.house import OF_ALL, PAGES, Browser, Parsed, console, links_of
 from tests.security.keyed import House
 
@@ -60,7 +64,7 @@ async def test_a_page_loads_what_is_there_and_of_this_host_alone(browser: Browse
         assert "//" not in loaded.text.replace("http://www.w3.org/2000/svg", "").replace("// ", ""), link
 
 
-@pytest.mark.parametrize("path", [*PAGES, *OF_ALL])
+@pytest.mark.parametrize("path", [each for each in (*PAGES, *OF_ALL) if each != "try"])
 async def test_each_page_has_the_data_that_it_was_made_of(browser: Browser, path: str) -> None:
     page = await browser.get(path)
     twin = [*links_of(page)][-1]
@@ -169,3 +173,68 @@ async def test_browsers_are_led_to_the_console_and_programs_to_the_list(browser:
     assert (led.status_code, led.headers["location"]) == (307, "/console/")
     assert "links" in (await browser.client.get("/", headers={"Accept": "application/json"})).json()
     assert (await browser.client.get("/console")).headers["location"] == "/console/"
+
+
+# ------------------------------------------------------------------------------------------- what is away
+
+
+async def test_an_api_without_its_database_says_so_on_each_page(
+    house: House, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> object:
+        raise Unavailable("the database does not answer")
+
+    monkeypatch.setattr(house.store.callers, "session", away)
+    for path in ("", "nodes", "pods/shop/low0"):
+        page = await browser.get(path)
+        assert page.status_code == 503
+        assert "The API cannot answer now" in page.text
+        assert "the database does not answer" in page.text
+        assert Parsed(page.text).amiss() == []
+    monkeypatch.undo()
+    assert (await browser.get("nodes")).status_code == 200
+
+
+async def test_a_moment_out_of_reach_is_said_with_the_way_back(
+    house: House, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def pruned(*_: object) -> object:
+        raise OutOfReach("the past is kept from 2030-01-01 on")
+
+    monkeypatch.setattr(type(house.store.past), "moment", pruned)
+    page = await browser.get("nodes?at=2020-01-01T00:00:00Z")
+    assert page.status_code == 410
+    assert "That moment is out of reach" in page.text
+    assert "/console/nodes" in [*links_of(page)], "this page as it is now"
+
+
+async def test_the_stream_passes_through_and_goes_on_where_it_was(house: House, browser: Browser) -> None:
+    answer = await browser.get("events")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert "retry:" in answer.text
+    behind = next(line[4:] for line in answer.text.splitlines() if line.startswith("id: "))
+    again = await browser.get("events", headers={"Last-Event-ID": behind})
+    assert again.status_code == 200
+    assert (await browser.get("events", headers={"Last-Event-ID": "nonsense"})).status_code == 422
+
+
+async def test_links_are_right_behind_a_prefix(house: House) -> None:
+    """Some proxies serve the API below a path of theirs, and say so as the root path."""
+    transport = httpx.ASGITransport(house.app, root_path="/sched")
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        page = await client.get("/sched/console/nodes?name=n")
+        assert page.status_code == 401
+        found = Parsed(page.text)
+        there = [each for each in (*found.links, *found.loads) if not each.startswith("/sched/console/")]
+        assert there == ["#content"]
+        token = re.search(r'name="token" value="([0-9a-f]+)"', page.text)
+        assert token is not None
+        target = "/sched/console/nodes?name=n"
+        fields = {"token": token[1], "key": "auditor", "next": target}
+        answer = await client.post("/sched/console/sign-in", data=fields)
+        assert (answer.status_code, answer.headers["location"]) == (303, target)
+        assert "Path=/sched/console" in answer.headers["set-cookie"]
+        page = await client.get(target)
+        assert page.status_code == 200
+        assert "/sched/console/nodes/n1" in Parsed(page.text).links
+        assert (await client.get("/sched/")).headers["location"] == "/sched/console/"

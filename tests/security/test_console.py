@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 from collections.abc import AsyncIterator
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -278,10 +279,10 @@ def _fits(pattern: str, twin: str) -> bool:
 AMOUNTS = ("allocatable", "requested", "free", "requests", "min_resources", "others")
 
 
-def _hostile(answer: object) -> list[object]:
+def _hostile(answer: Any) -> list[Any]:
     """Return an answer with hostile texts: everywhere, and everywhere but in amounts."""
 
-    def but_amounts(value: object) -> object:
+    def but_amounts(value: Any) -> Any:
         if isinstance(value, dict):
             return {name: each if name in AMOUNTS else but_amounts(each) for name, each in value.items()}
         if isinstance(value, list):

@@ -42,7 +42,12 @@ for (const form of document.querySelectorAll("form[data-slider]")) {
     output.textContent = minutes === 0 ? "now" : then.toLocaleString(undefined, { dateStyle: "short", timeStyle: "short" });
     range.setAttribute("aria-valuetext", output.textContent);
   };
+  let wait = null;
   range.addEventListener("input", show);
-  range.addEventListener("change", () => form.requestSubmit());
+  range.addEventListener("change", () => {  // keys change it step by step: wait for the last one
+    clearTimeout(wait);
+    wait = setTimeout(() => form.requestSubmit(), 600);
+  });
+  form.querySelector("button").hidden = true;
   show();
 }

@@ -6,7 +6,7 @@
   const url = document.body.dataset.events;
   const state = document.getElementById("state");
   if (!url || !window.EventSource) return;
-  let source = null, timer = null, retry = null, busy = false, stale = false, last = 0, rest = RETRY_MS_FIRST;
+  let source = null, timer = null, retry = null, busy = false, stale = false, missed = false, last = 0, rest = RETRY_MS_FIRST;
 
   const say = (text) => { if (state.textContent !== text) state.textContent = text; };
 
@@ -53,9 +53,15 @@
   function start() {
     if (source || document.hidden) return;
     source = new EventSource(url);
-    source.onopen = () => { rest = RETRY_MS_FIRST; say("live"); };
+    source.onopen = () => {
+      rest = RETRY_MS_FIRST;
+      say("live");
+      if (missed) soon();  // what happened while nobody listened
+      missed = false;
+    };
     for (const kind of ["decisions", "releases", "pending", "nodes", "shards"]) source.addEventListener(kind, soon);
     source.onerror = () => {
+      missed = true;
       say("not live: trying again");
       if (source && source.readyState === EventSource.CLOSED) {  // refused: the browser gives up, so do we, for a while
         source = null;
