@@ -38,18 +38,8 @@ async def _gather(ask: Asking) -> Json:
 
 
 def _view(found: Json, here: Here) -> View:
-<<<<<<< HEAD
-    return View(
-        title="Try",
-        controls=[_form(here, {"manifests": found["example"]})],
-        blocks=[],
-        is_live=False,
-        has_twin=False,
-    )
-=======
     controls = [_form(here, {"manifests": found["example"]})]
     return View(title="Try", controls=controls, blocks=[], is_live=False, has_twin=False)
->>>>>>> console
 
 
 PAGE = Page("/try", _gather, _view)
