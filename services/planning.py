@@ -13,6 +13,8 @@ import msgspec
 from domain.cures.search import find_cures
 from domain.cures.trials import Bounds
 from domain.cycle.schedule import Scheduler
+from domain.engine.dry_run import with_preemption
+from domain.engine.evaluate import evaluate
 from domain.manifests.config_objects import NAME_LABEL
 from domain.manifests.profile import profile_from_spec
 from domain.model.config import OF_CLUSTER
@@ -31,6 +33,7 @@ from domain.model.limits import cure_seconds_max, plan_more_max, plan_more_pods_
 from domain.model.pods import PodSpec, PodTemplate
 from domain.model.profiles import BUILT_IN_PROFILES, Profile, ProfileRevision
 from domain.model.selectors import AffinityTerm
+from domain.plugins.view import NodeView
 from domain.state.steps import Owned
 from services.bootstrap import Place, open_ledger, open_store
 from services.plan.capacity import copies_of
@@ -38,7 +41,7 @@ from services.plan.objects import Given, event_of
 from services.plan.plan import Plan, Planned
 from services.plan.reading import read_manifests
 from services.plan.workloads import expand
-from services.ports.advice import AttemptPlanned, Cures, MoreFit, PlanAsked, PlanTold, PodPlanned
+from services.ports.advice import AttemptPlanned, Cures, Evictions, MoreFit, PlanAsked, PlanTold, PodPlanned
 from services.ports.ledger import LedgerBase
 from services.ports.store import ConfigFilter, PodFilter, PodState, Store
 from services.times import as_of
@@ -86,6 +89,7 @@ def planned(dsn: str, seed: int, asked: PlanAsked) -> PlanTold:
         pods=pods,
         attempts=attempts,
         cures=list(_cures(scheduler, found)) if asked.with_cures else [],
+        evictions=list(_evictions(plan, found)),
         more=list(_more(plan, found)) if asked.with_more else [],
         notes=notes + plan.notices(found),
     )
@@ -286,6 +290,17 @@ def _cures(scheduler: Scheduler, found: Sequence[Planned]) -> Iterator[Cures]:
         bounds = Bounds(is_over=lambda until=until: time.monotonic() > until)  # type: ignore[misc]
         findings = find_cures(scheduler, each.pod, count, bounds)
         yield Cures(pod=each.pod.key, waiting_count=count, findings=findings)
+
+
+def _evictions(plan: Plan, found: Sequence[Planned]) -> Iterator[Evictions]:
+    """Yield who would have to go for pods that find no node and may preempt; none of them is told to."""
+    view = NodeView(plan.state)
+    for each, _ in _different([each for each in found if each.node is None and not each.pod.template.gang]):
+        profile = plan.profile_of(each.pod)
+        verdict = evaluate(plan.state, profile, each.pod, view)
+        verdict = with_preemption(verdict, plan.state, profile, each.pod, view)
+        if verdict.evictions:
+            yield Evictions(pod=each.pod.key, helped_count=len(verdict.victims), best=verdict.evictions)
 
 
 def _more(plan: Plan, found: Sequence[Planned]) -> Iterator[MoreFit]:

@@ -9,6 +9,7 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 from msgspec import Struct
 
+from domain.engine.evaluate import Eviction
 from domain.model.errors import FieldError
 from domain.model.limits import plan_more_max, plan_more_pods_max, plan_pods_max
 from domain.model.validation import field_error, shown
@@ -85,6 +86,30 @@ class CuresOfPod(Struct, kw_only=True):
     reached: Annotated[bool, about("Whether the search came to its end; false: there may be smaller cures")]
 
 
+class NodeEvicted(Struct, kw_only=True):
+    """A node that would take a pod once others have left it."""
+
+    node: Annotated[str, about("The node")]
+    victims: Annotated[
+        list[str], about("Who would have to leave, as namespace/name, of namespaces that the key sees")
+    ]
+    victims_of_others: Annotated[int, about("How many more, of namespaces that the key does not see")]
+    violations: Annotated[
+        int | None, about("How many of them break a disruption budget; null: not for a key with namespaces")
+    ]
+    highest_priority: Annotated[
+        int | None, about("The highest priority among them; null: likewise, or nobody has to leave")
+    ]
+
+
+class EvictionsOfPod(Struct, kw_only=True):
+    """Who would have to leave for a pod that finds no node and may preempt; nobody is told to."""
+
+    pod: Annotated[str, about("The pod")]
+    nodes_helped: Annotated[int, about("On how many nodes evicting pods of lower priority would help")]
+    nodes: Annotated[list[NodeEvicted], about("The best of these nodes, the one that would be taken first")]
+
+
 class PlanAnswer(Struct, kw_only=True):
     """A plan: where pods would go, and why."""
 
@@ -99,6 +124,9 @@ class PlanAnswer(Struct, kw_only=True):
         about(f"With how_many: of {plan_more_pods_max} different pods at most, in their order"),
     ]
     cures: Annotated[list[CuresOfPod], about("With cures: likewise, of pods that find no node")]
+    evictions: Annotated[
+        list[EvictionsOfPod], about("Likewise, of pods that would find a node if others left it")
+    ]
     notes: Annotated[list[str], about("What was passed over, and what has no say")]
 
 
@@ -130,7 +158,26 @@ def _answer(told: PlanTold, seen: frozenset[str] | None) -> PlanAnswer:
             )
             for each in told.cures
         ],
+        evictions=[
+            EvictionsOfPod(
+                pod=each.pod,
+                nodes_helped=each.helped_count,
+                nodes=[_evicted(best, seen) for best in each.best],
+            )
+            for each in told.evictions
+        ],
         notes=told.notes,
+    )
+
+
+def _evicted(each: Eviction, seen: frozenset[str] | None) -> NodeEvicted:
+    own = [name for name in each.victims if seen is None or name.partition("/")[0] in seen]
+    return NodeEvicted(
+        node=each.node,
+        victims=own,
+        victims_of_others=len(each.victims) - len(own),
+        violations=each.violations if seen is None else None,
+        highest_priority=each.highest_priority if seen is None else None,
     )
 
 

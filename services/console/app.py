@@ -62,10 +62,21 @@ def install(app: FastAPI) -> None:
     app.include_router(router)
     app.router.routes.append(Route(f"{PATH}/events", _Events()))
     app.router.routes.append(Route(f"{PATH}/data/field", pages_field.FieldData()))
-    files = StaticFiles(packages=[("services.console", "static")])
+    files = _Files(packages=[("services.console", "static")])
     app.mount(f"{PATH}/static", files, name="console-static")
     app.router.routes.append(Route(f"{PATH}/{{rest:path}}", _no_page, methods=["GET"]))
     app.state.home = f"{PATH}/"
+
+
+class _Files(StaticFiles):
+    """The style, the scripts and the picture of all pages, which hold nothing of anybody's."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Let browsers keep a file: pages name it by the version of berth."""
+        found = await super().get_response(path, scope)
+        if found.status_code == 200:
+            found.headers["Cache-Control"] = "public, max-age=86400"
+        return found
 
 
 def _add_page(router: APIRouter, page: Page) -> None:

@@ -79,11 +79,8 @@ class Asking:
         return {name: given[name] for name in names if given.get(name)}
 
     async def get(self, *segments: str, **query: object) -> Json:
-        """Return an answer. Of the query, what is None is left out; ``from_`` stands for ``from``.
-
-        Raises ``NotAnswered``.
-        """
-        given = [(name.rstrip("_"), str(value)) for name, value in query.items() if value is not None]
+        """Return an answer; of the query, what is None is left out. Raises ``NotAnswered``."""
+        given = [(name, str(value)) for name, value in query.items() if value is not None]
         status, answer = await self._ask("GET", _path(segments), urlencode(given))
         if status >= 400:
             raise NotAnswered(status, answer)

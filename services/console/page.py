@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -12,6 +13,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from domain.model.errors import FieldError
 from services.console.asking import Asking, NotAnswered
 from services.console.blocks import Json, View
 from services.console.errors import error_view
@@ -133,7 +135,9 @@ def _fixed(request: Request, here: Here) -> str | None:
         return here.at_another(moment_before(here.now, minutes))
     if here.at == "now":
         return here.at_another(None)
-    if here.at is not None and _AGE.fullmatch(here.at):
+    if here.at is None or not _AGE.fullmatch(here.at):
+        return None
+    with contextlib.suppress(FieldError, OverflowError):  # so long ago that the API refuses it
         at = datetime.datetime.fromtimestamp(moment_ms("at", here.at, here.now) / 1000, datetime.UTC)
         return here.at_another(f"{at:%Y-%m-%dT%H:%M:%SZ}")
     return None

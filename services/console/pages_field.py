@@ -22,13 +22,17 @@ ZONES = ("topology.kubernetes.io/zone", "zone")
 _SAMPLE = 20
 
 
-async def gather_field(asking: Asking, nodes_count: int | None = None) -> Json:
+async def gather_sample(asking: Asking) -> Json:
+    """Return a few nodes, whose labels can group all."""
+    return await asking.get("/v1/nodes", limit=_SAMPLE, at=asking.at)
+
+
+async def gather_field(asking: Asking, sample: Json, nodes_count: int | None = None) -> Json:
     """Return what the field of a page needs: what it is grouped and coloured by, which labels there are.
 
     The field itself is among it where nodes are few, or where their number is not given.
     """
     asked = asking.asked(*FILTERS)
-    sample = await asking.get("/v1/nodes", limit=_SAMPLE, at=asking.at)
     labels = sorted({label for node in sample["items"] for label in node["labels"]})
     usual = next((zone for zone in ZONES if zone in labels), "")
     by = asked.get("by", usual).removeprefix(NO_LABEL)
@@ -66,7 +70,7 @@ def field_data(gathered: Json, here: Here) -> Json:
 
 
 async def _gather(asking: Asking) -> Json:
-    return {"field": await gather_field(asking)}
+    return {"field": await gather_field(asking, await gather_sample(asking))}
 
 
 def _view(found: Json, here: Here) -> View:

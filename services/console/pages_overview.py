@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import asyncio
 
 from services.console import texts
 from services.console.asking import Asking
@@ -12,40 +12,38 @@ from services.console.here import Here
 from services.console.page import Page
 from services.console.pages_cluster import shards_table
 from services.console.pages_decisions import decisions_table
-from services.console.pages_field import FILTERS, field_data, gather_field
+from services.console.pages_field import FILTERS, field_data, gather_field, gather_sample
 from services.console.pages_pending import groups_table
 from services.console.pages_usage import RECENT_MINUTES, rates
 
 GROUPS_SHOWN, DECISIONS_SHOWN = 10, 10
-RATE_MINUTES = 5
-"""Over the last so many minutes, and the step of the roll-up in which they begin, rates are meant."""
 
 
 async def _gather_overview(ask: Asking) -> Json:
+    """Ask for all at once, as somebody waits for the page."""
     at = ask.at
-    totals = await ask.get("/v1/totals", at=at)
+    sample, totals, pending, shards, usage, decisions, ready = await asyncio.gather(
+        gather_sample(ask),
+        ask.get("/v1/totals", at=at),
+        ask.get("/v1/pending", limit=GROUPS_SHOWN, order="oldest", at=at),
+        ask.get_or_none("/v1/shards"),
+        _gather_usage(ask),
+        ask.get("/v1/decisions", order="newest", limit=DECISIONS_SHOWN, until=at),
+        ask.ready(),
+    )
     return {
         "totals": totals,
-        "field": await gather_field(ask, totals["nodes"]),
-        "pending": await ask.get("/v1/pending", limit=GROUPS_SHOWN, order="oldest", at=at),
-        "usage": await _gather_usage(ask),
-        "shards": await ask.get_or_none("/v1/shards"),
-        "usage": None if at else await ask.get_or_none("/v1/usage", since=f"{RECENT_MINUTES}m"),
-        "decisions": await ask.get("/v1/decisions", order="newest", limit=DECISIONS_SHOWN, until=at),
-        "ready": await ask.ready(),
+        "field": await gather_field(ask, sample, totals["nodes"]),
+        "pending": pending,
+        "shards": shards,
+        "usage": usage,
+        "decisions": decisions,
+        "ready": ready,
     }
 
 
 async def _gather_usage(ask: Asking) -> Json | None:
-    """Return what was decided in the last minutes; None where the moment is no time, but a batch."""
-    if ask.at is None:
-        return await ask.get_or_none("/v1/usage", since=f"{RATE_MINUTES}m")
-    try:
-        then = datetime.datetime.fromisoformat(ask.at)
-    except ValueError:
-        return None
-    since = then - datetime.timedelta(minutes=RATE_MINUTES)
-    return await ask.get_or_none("/v1/usage", since=since.isoformat(), until=ask.at)
+    return await ask.get_or_none("/v1/usage", since=f"{RECENT_MINUTES}m") if ask.at is None else None
 
 
 def _view_overview(found: Json, here: Here) -> View:
@@ -61,7 +59,6 @@ def _view_overview(found: Json, here: Here) -> View:
                 ("Nodes", Cell(f"{totals['nodes']:,}", here.to("nodes"))),
             ],
         ),
-        *_rates(found["usage"], here),
         groups_table(here, "What waits, the longest first", found["pending"]["items"]),
         decisions_table(here, "What was decided last", found["decisions"]["items"]),
     ]
@@ -78,29 +75,6 @@ def _view_overview(found: Json, here: Here) -> View:
         data={"field": field_data(found["field"], here)},
         scripts=("field.js",),
     )
-
-
-def _rates(usage: Json | None, here: Here) -> list[Block]:
-    """Return how much was decided a second, of what the visitor sees."""
-    if usage is None:
-        return []
-    until = here.now if here.at is None else datetime.datetime.fromisoformat(here.at)
-    count_seconds = max(1.0, (until - datetime.datetime.fromisoformat(usage["since"])).total_seconds())
-    decisions: dict[str, int] = {}
-    for item in usage["items"]:
-        for outcome, count in item["decisions"].items():
-            decisions[outcome] = decisions.get(outcome, 0) + count
-    shown = {
-        "Decisions": sum(decisions.values()),
-        "Evictions": decisions.get("evicted", 0),
-        "Conflicts": decisions.get("conflict", 0),
-    }
-    return [
-        Facts(
-            title=f"A second, over the last {count_seconds / 60:.0f} minutes",
-            items=[(name, texts.number(count / count_seconds)) for name, count in shown.items()],
-        )
-    ]
 
 
 def _used(totals: Json) -> Bars:

@@ -157,6 +157,7 @@ def plan_blocks(here: Here, found: Json) -> list[Block]:
     if found["more"]:
         blocks.append(_more(found["more"]))
     blocks += [_cures(here, each) for each in found["cures"]]
+    blocks += [_evictions(here, each) for each in found["evictions"]]
     blocks += _attempts(here, found)
     return blocks
 
@@ -203,6 +204,27 @@ def _cures(here: Here, of: Json) -> Table:
     columns = texts.columns("Change", "#Pods placed then")
     empty = "No change of one or two things was found that would."
     return Table(caption=caption, columns=columns, rows=rows, note=note, empty=empty)
+
+
+def _evictions(here: Here, of: Json) -> Table:
+    rows = [
+        (
+            texts.node(here, each["node"]),
+            [*texts.pods(here, each["victims"]), *_others(each["victims_of_others"])],
+            texts.number(each["violations"]),
+            texts.number(each["highest_priority"]),
+        )
+        for each in of["nodes"]
+    ]
+    caption = f"Who would have to leave for {of['pod']}, and the alternatives"
+    helped = plural(of["nodes_helped"], "node")
+    note = f"Evicting pods of lower priority would help on {helped}; nobody is told to."
+    columns = texts.columns("Node", "Victims", "#Budgets broken", "#Highest priority")
+    return Table(caption=caption, columns=columns, rows=rows, note=note)
+
+
+def _others(count: int) -> list[Cell]:
+    return [Cell(f"and {plural(count, 'pod')} of other namespaces", look="muted")] if count else []
 
 
 def _attempts(here: Here, found: Json) -> list[Block]:

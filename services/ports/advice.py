@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from domain.cures.changes import Findings
+from domain.engine.evaluate import Eviction
 from domain.model.decisions import Attempt
 
 
@@ -95,6 +96,14 @@ class Cures(msgspec.Struct, frozen=True, kw_only=True):
     findings: Findings
 
 
+class Evictions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which pods would have to go for a pod, on the best of the ``helped_count`` nodes where that helps."""
+
+    pod: str
+    helped_count: int
+    best: list[Eviction]
+
+
 class PlanTold(msgspec.Struct, frozen=True, kw_only=True, tag="planned"):
     """A plan, of the log time ``log_time_ms``; None: of a ledger without any."""
 
@@ -104,6 +113,7 @@ class PlanTold(msgspec.Struct, frozen=True, kw_only=True, tag="planned"):
     attempts: list[AttemptPlanned]
     more: list[MoreFit]
     cures: list[Cures]
+    evictions: list[Evictions]
     notes: list[str]
 
 

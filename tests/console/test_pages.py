@@ -60,7 +60,7 @@ async def test_a_page_loads_what_is_there_and_of_this_host_alone(browser: Browse
     for link in Parsed((await browser.get("")).text).loads:
         assert link.startswith("/console/static/"), link
         loaded = await browser.client.get(link)
-        assert loaded.status_code == 200, link
+        assert (loaded.status_code, "max-age" in loaded.headers["cache-control"]) == (200, True), link
         assert "//" not in loaded.text.replace("http://www.w3.org/2000/svg", "").replace("// ", ""), link
 
 
@@ -149,6 +149,7 @@ async def test_what_is_wrong_is_said_with_the_remedy(browser: Browser) -> None:
         ("pods/shop/nobody", 404, "There is no such thing"),
         ("nowhere/at/all", 404, "There is no such thing"),
         ("nodes?at=never", 422, "This is not understood"),
+        ("nodes?at=999999999w", 422, "This is not understood"),
         ("decisions/xyz", 422, "This is not understood"),
         ("pods?cursor=abc", 422, "This is not understood"),
         ("nodes?limit=0", 422, "This is not understood"),

@@ -103,6 +103,20 @@ async def test_a_plan_says_where_pods_would_go_and_why_not(world: World) -> None
     assert any(each["changes"][0]["kind"] == "more-room" for each in cured["cures"])
 
 
+async def test_a_plan_says_who_would_have_to_leave(world: World, ours: Client) -> None:
+    only_n1 = {"kubernetes.io/hostname": "n1"}
+    labelled = node_manifest("n1", cpu="4", labels=only_n1)
+    pod = pod_manifest("first", TEAM, cpu="3", priority=0, node_selector=only_n1)
+    plan = await planned(world.client, labelled, pod)
+    assert nodes(plan) == {f"{TEAM}/first": None}
+    (evicted,) = plan["evictions"]
+    assert [(each["node"], each["victims"]) for each in evicted["nodes"]] == [("n1", [f"{OTHER}/{MARK}-low"])]
+    assert (await refused(ours, labelled, pod))[0] == 403
+    low = [pod_manifest(f"p{i}", TEAM, cpu="60", priority=10) for i in range(2)]
+    plan = await planned(ours, *low)
+    assert MARK not in str(plan)
+
+
 async def test_a_plan_writes_nothing_and_the_next_one_knows_nothing_of_it(world: World) -> None:
     before = await rows(world)
     for _ in range(2):
