@@ -22,14 +22,13 @@ GROUPS_SHOWN, DECISIONS_SHOWN = 10, 10
 async def _gather_overview(ask: Asking) -> Json:
     """Ask for all at once, as somebody waits for the page."""
     at = ask.at
-    sample, totals, pending, shards, usage, decisions, ready = await asyncio.gather(
+    sample, totals, pending, shards, usage, decisions = await asyncio.gather(
         gather_sample(ask),
         ask.get("/v1/totals", at=at),
         ask.get("/v1/pending", limit=GROUPS_SHOWN, order="oldest", at=at),
         ask.get_or_none("/v1/shards"),
         _gather_usage(ask),
         ask.get("/v1/decisions", order="newest", limit=DECISIONS_SHOWN, until=at),
-        ask.ready(),
     )
     return {
         "totals": totals,
@@ -38,7 +37,7 @@ async def _gather_overview(ask: Asking) -> Json:
         "shards": shards,
         "usage": usage,
         "decisions": decisions,
-        "ready": ready,
+        "ready": await ask.ready(),
     }
 
 
