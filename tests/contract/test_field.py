@@ -1,4 +1,4 @@
-"""Does every store give the same columns about all nodes? (What it says of the past: ``test_past.py``.)"""
+"""Does every store give the same columns about all nodes? What it says of the past is in ``test_past.py``."""
 
 from __future__ import annotations
 

@@ -38,6 +38,7 @@ from services.ports.store import (
     RefusedRecord,
     ShardOffset,
     Store,
+    WaitingGroup,
 )
 from tests.batches import batch_of
 from tests.contract.batches import (
@@ -727,7 +728,8 @@ async def test_groups_come_by_the_pod_that_waits_longest(
     assert [(each.since_ms - AT_MS, each.signature[:1]) for each in whole] == [
         *((-3, b"e"), (0, OTHER[:1]), (4, b"d"), (4, b"f"))
     ]
-    found, after = [], None
+    found: list[WaitingGroup] = []
+    after: tuple[int, int, bytes] | None = None
     for _ in range(4):
         page = await store.pending(None, None, 1, after, oldest_first=True)
         found += page
