@@ -97,7 +97,9 @@ class Size(NamedTuple):
 
 
 @contextlib.contextmanager
-def _api(dsn: str, scratch: Path, *, reads_always: bool = False) -> Iterator[str]:
+def berth_api(
+    dsn: str, scratch: Path, *, kafka: str | None = None, reads_always: bool = False
+) -> Iterator[str]:
     """Run `berth api` on loopback, where it asks for no key; return where it is.
 
     With ``reads_always`` it reads the field for each who asks, and does not give what it read a while ago.
@@ -106,6 +108,8 @@ def _api(dsn: str, scratch: Path, *, reads_always: bool = False) -> Iterator[str
     code += "field.READS_SHARE = 0; main()" if reads_always else "main()"
     port = free_port()
     told = environment(PYTHONPATH=python_path(), BERTH_POSTGRES_DSN=dsn, BERTH_WHY="off")
+    if kafka is not None:
+        told["BERTH_KAFKA_BOOTSTRAP"] = kafka
     with (scratch / "api.log").open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", code, "api", "--port", str(port)],
@@ -221,13 +225,13 @@ async def measure(dsn: str, scratch: Path, size: Size, report: Callable[[str], N
     rate = size.pods // life
     history = query.Size(2 * rate * (life + 20), size.nodes, rate, life)
     await query.generate(dsn, history, report)
-    with _api(dsn, scratch) as url:
+    with berth_api(dsn, scratch) as url:
         async with open_browser() as browser:
             await _visit(browser, url)  # templates and statements are prepared
             visits = [await _visit(browser, url) for _ in range(size.visits)]
             report(f"interactive after {statistics.median(each.interactive_ms for each in visits)} ms")
             commits = await _beside(browser, url, dsn, size)
-    with _api(dsn, scratch, reads_always=True) as url:
+    with berth_api(dsn, scratch, reads_always=True) as url:
         async with open_browser() as browser:
             heap = await _live(browser, url, dsn, size, report)
     names = Opened.__struct_fields__
