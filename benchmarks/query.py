@@ -467,6 +467,7 @@ def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> 
     count = next(count for count in (1_000, 500, 100, 10) if count <= len(versions))
     each = PODS // count
     made, opened = [], []
+    fragment = template_fragment(PodTemplate(requests=REQUESTS), signature)
     for seq in range(first, first + PODS):
         of = {"shard": lease.shard, "seq": seq, "pod_uid": f"new-{seq}", "namespace": "ns-1"}
         pod: dict[str, Any] = {**of, "name": f"new-{seq}", "resource_version": 1, "signature": signature}
@@ -480,7 +481,7 @@ def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> 
             profile="default-scheduler",
             cycle_seq=first,
         )
-        made.append((decided, b"x" * 700))
+        made.append((decided, encode_decision(decided, fragment, {"app": "web"}, 17, "key:ops")))
         opened.append(PlacementOpened(**pod, labels={"app": "web"}, node=node, adopted=False, at_ms=at_ms))
     claims = []
     for number in range(1, count + 1):
@@ -507,7 +508,7 @@ def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> 
     )
 
 
-async def _committing(dsn: str, seconds: float, per_second: int, beside: str) -> Commits:
+async def committing(dsn: str, seconds: float, per_second: int, beside: str) -> Commits:
     """Commit in a process of its own, as a worker does."""
     process = await asyncio.create_subprocess_exec(
         *python_module("benchmarks.query", dsn, str(seconds), str(per_second)),
@@ -534,10 +535,10 @@ async def measure(
     generated = await generate(dsn, size, report)
     report("asking")
     asked = await ask_all(dsn, size, report=report)
-    alone = await _committing(dsn, seconds, per_second, "nothing")
-    committing = asyncio.create_task(_committing(dsn, seconds, per_second, "questions about the past"))
+    alone = await committing(dsn, seconds, per_second, "nothing")
+    placing = asyncio.create_task(committing(dsn, seconds, per_second, "questions about the past"))
     beside: list[Asked] = []
-    while not committing.done():
+    while not placing.done():
         beside = await ask_all(dsn, size, only=" at T")
     named = [msgspec.structs.replace(each, question=f"{each.question}, beside commits") for each in beside]
     return QueryReport(
@@ -547,7 +548,7 @@ async def measure(
         placed=size.life * size.rate,
         generated_seconds=round(generated, 1),
         asked=[*asked, *named],
-        commits=[alone, await committing],
+        commits=[alone, await placing],
         clock=CLOCK,
         machine=described,
     )

@@ -177,7 +177,9 @@ async def serve_api(settings: Settings) -> None:
 
                 async def answer() -> None:
                     # The reader may stop the process: signals are waited for by now.
-                    announce(f"API on {url} (described at /docs), {build()}; Ctrl-C stops it")
+                    announce(
+                        f"API on {url}, console at /console/ (described at /docs), {build()}; Ctrl-C stops it"
+                    )
                     await _serve_api(app, listening, settings)
 
                 await supervise(answer())
@@ -229,6 +231,7 @@ async def serve_up(settings: Settings, then: Callable[[Running], Awaitable[None]
 
         async def stay() -> None:
             announce(f"berth is up: {running.url} (described at /docs), {build()}; Ctrl-C stops it")
+            announce(f"the console: {running.url}/console/")
             await asyncio.Event().wait()
 
         async def beside() -> None:

@@ -519,9 +519,10 @@ ON_SMALL_TABLES = {
     "profile_revisions",
     "keys",
     "grant",
+    "session",
     "seal_secret",
 }
-"""Reads of what has few rows: shards, templates, profiles, keys."""
+"""Reads of what has few rows: shards, templates, profiles, keys, their sessions."""
 COUNTS = {"counts"}
 """Counts what is pending and reads all of it, for the metrics."""
 WRITES = {
@@ -531,6 +532,7 @@ WRITES = {
     "forget_accesses",
     "create_key",
     "revoke_key",
+    *("begin_session", "end_session", "forget_sessions"),
     "aclose",
 }
 

@@ -8,12 +8,13 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from domain.model.limits import sessions_per_key_max
 from services.adapters.postgres import schema as t
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.selects import texts
 from services.ports.access import MINUTE_MS, Access, AccessFilter, Place
 from services.ports.log import Span
-from services.ports.store import Grant, KeyRow
+from services.ports.store import Grant, KeyRow, Session
 
 _BYTES = sa.ARRAY(sa.LargeBinary)
 _GRANT = [t.api_keys.c[name] for name in Grant._fields]
@@ -134,3 +135,40 @@ class PostgresCallers:
         k = t.api_keys.c
         statement = sa.update(t.api_keys).where(k.name == name, k.revoked_at.is_(None))
         return await self._engine.write(statement.values(revoked_at=sa.func.now()))
+
+    async def begin_session(self, token_hash: bytes, key_hash: bytes, seconds: float) -> Session | None:
+        """Insert a session of a key that is good, and delete the oldest beyond the limit."""
+        k, s = t.api_keys.c, t.sessions.c
+        until = sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, seconds)
+        good = sa.select(sa.literal(token_hash, sa.LargeBinary), k.key_hash, until)
+        good = good.where(k.key_hash == key_hash, k.revoked_at.is_(None))
+        new = sa.insert(t.sessions).from_select(["token_hash", "key_hash", "expires_at"], good)
+        if not await self._engine.write(new):
+            return None
+        of_key = sa.select(s.token_hash).where(s.key_hash == key_hash)
+        old = of_key.order_by(s.created_at.desc(), s.token_hash).offset(sessions_per_key_max)
+        await self._engine.write(sa.delete(t.sessions).where(s.token_hash.in_(old)))
+        return await self.session(token_hash)
+
+    async def session(self, token_hash: bytes) -> Session | None:
+        """Look a session up with its key."""
+        k, s = t.api_keys.c, t.sessions.c
+        query = (
+            sa.select(s.expires_at, *_GRANT)
+            .select_from(t.sessions.join(t.api_keys, s.key_hash == k.key_hash))
+            .where(s.token_hash == token_hash, s.expires_at > sa.func.now(), k.revoked_at.is_(None))
+        )
+        row = await self._engine.row(query, Pool.KEYS)
+        return None if row is None else Session(Grant._make(row[1:]), row[0])
+
+    async def end_session(self, token_hash: bytes) -> None:
+        """Delete a session."""
+        await self._engine.write(sa.delete(t.sessions).where(t.sessions.c.token_hash == token_hash))
+
+    async def forget_sessions(self, age_seconds: float, limit: int) -> int:
+        """Delete along the index on the time. Rows that another process deletes are skipped."""
+        s = t.sessions.c
+        before = sa.func.now() - sa.func.make_interval(0, 0, 0, 0, 0, 0, age_seconds)
+        oldest = sa.select(s.token_hash).where(s.expires_at < before).order_by(s.expires_at).limit(limit)
+        old = oldest.with_for_update(skip_locked=True).subquery()
+        return await self._engine.write(sa.delete(t.sessions).where(s.token_hash == old.c.token_hash))

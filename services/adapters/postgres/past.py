@@ -192,10 +192,17 @@ _HELD_OF_ALL = sa.text(
     "SELECT h.resource, sum(h.held) AS held FROM past.held(NULL) h JOIN nodes n ON n.name = h.node "
     "WHERE NOT n.deleted GROUP BY h.resource"
 )
-_TAKEN = sa.text(
+_SUM = (
     "SELECT r.name AS resource, sum(v.amount) AS held FROM nodes n "
-    "CROSS JOIN LATERAL unnest(n.requested) WITH ORDINALITY AS v (amount, at) "
+    "CROSS JOIN LATERAL unnest(n.{}) WITH ORDINALITY AS v (amount, at) "
     "JOIN resources r ON r.id = v.at WHERE NOT n.deleted GROUP BY r.name"
+)
+_TAKEN, _OFFERED = sa.text(_SUM.format("requested")), sa.text(_SUM.format("allocatable"))
+# What nodes offered is not kept but in their specs.
+_OFFERED_THEN = sa.text(
+    "SELECT a.key AS resource, sum(a.value::bigint) AS held FROM nodes n "
+    "JOIN node_specs s ON s.node_id = n.id AND s.version = n.spec_version "
+    "CROSS JOIN LATERAL jsonb_each_text(s.spec->'allocatable') AS a WHERE NOT n.deleted GROUP BY a.key"
 )
 _HELD_OF = sa.text("SELECT node, resource, held FROM past.held(CAST(:names AS text[]))").bindparams(
     sa.bindparam("names", type_=sa.ARRAY(sa.Text))
@@ -214,17 +221,7 @@ async def requested_of(engine: Engine, names: Sequence[str]) -> dict[str, dict[s
 async def _totals(engine: Engine, seen: Sequence[str] | None) -> Totals:
     """Return the sums over the cluster, of now or as of the engine's moment."""
     open_placements = t.open_placements if engine.is_past else t.placements
-    n, s, p, w = t.nodes.c, t.node_specs.c, open_placements.c, t.pending.c
-    live = t.nodes.join(t.node_specs, sa.and_(s.node_id == n.id, s.version == n.spec_version))
-    offers = (
-        sa.func.jsonb_each_text(s.spec["allocatable"]).table_valued("key", "value").render_derived("offered")
-    )
-    offered = (
-        sa.select(offers.c.key, sa.func.sum(sa.cast(offers.c.value, sa.BigInteger)).label("amount"))
-        .select_from(live.join(offers, sa.true()))
-        .where(~n.deleted)
-        .group_by(offers.c.key)
-    )
+    n, p, w = t.nodes.c, open_placements.c, t.pending.c
     groups = sa.select(w.shard, w.signature).where(*within(w.namespace, seen)).distinct().subquery()
     bound = sa.select(sa.func.count()).where(p.released_at_ms.is_(None), *within(p.namespace, seen))
     waiting = sa.select(sa.func.count()).select_from(t.pending).where(*within(w.namespace, seen))
@@ -235,13 +232,13 @@ async def _totals(engine: Engine, seen: Sequence[str] | None) -> Totals:
         sa.select(sa.func.count()).select_from(groups).scalar_subquery().label("groups"),
     )
     counted = (await engine.rows(counts, Pool.LISTS))[0]
-    allocatable = {row.key: int(row.amount) for row in await engine.rows(offered, Pool.LISTS)}
+    offered = await engine.rows(_OFFERED_THEN if engine.is_past else _OFFERED, Pool.LISTS)
     requested: Counter[str] = Counter()
     for row in await engine.rows(_HELD_OF_ALL if engine.is_past else _TAKEN, Pool.LISTS):
         requested[row.resource] += int(row.held)
     return Totals(
         nodes_count=counted.nodes,
-        allocatable=allocatable,
+        allocatable={row.resource: int(row.held) for row in offered if row.held},
         requested={name: amount for name, amount in requested.items() if amount},
         bound_count=counted.bound,
         pending_count=counted.pending,

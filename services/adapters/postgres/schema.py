@@ -641,6 +641,19 @@ api_keys = sa.Table(
     sa.Column("node", sa.Text),
 )
 
+sessions = sa.Table(
+    "sessions",
+    metadata,
+    sa.Column("token_hash", sa.LargeBinary, primary_key=True),
+    sa.Column(
+        "key_hash", sa.LargeBinary, sa.ForeignKey("api_keys.key_hash", ondelete="CASCADE"), nullable=False
+    ),
+    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+    sa.Index("sessions_key", "key_hash", "created_at"),
+    sa.Index("sessions_expiry", "expires_at"),
+)
+
 access_log = sa.Table(
     "access_log",
     metadata,
