@@ -48,6 +48,7 @@ CREATE TABLE past_pending (
     PRIMARY KEY (removed_by, removed_batch, pod_uid, shard)
 );
 CREATE INDEX past_pending_pod ON past_pending (namespace, name);
+CREATE INDEX past_pending_group ON past_pending (shard, signature);
 CREATE TABLE past_labels (
     shard integer NOT NULL,
     seq bigint NOT NULL,

@@ -60,12 +60,39 @@ def _held(table: str, begin: str, end: str, at: str) -> str:
 _PLACED = "p.shard, p.seq, p.pod_uid, p.namespace, p.name, p.node"
 _OF_PLACED = f"{_PLACED}, p.opened_by, p.opened_batch, p.closed_by, p.closed_batch"
 _WAITED = "w.pod_uid, w.namespace, w.name, w.added_by, w.added_batch"
+_TOUCHED = f"""
+    SELECT {_OF_PLACED} FROM public.placements p WHERE ({{closed_between}}) AND ({{opened_before}})
+    UNION ALL
+    SELECT {_OF_PLACED} FROM public.placements p WHERE ({{closed_behind}}) AND ({{opened_between}})
+    UNION ALL
+    SELECT {_OF_PLACED} FROM public.placements p WHERE p.released_at_ms IS NULL AND ({{opened_between}})"""
+
+
+def _touched(before: Moment, after: Moment) -> str:
+    """Return the query for what was open at one of the moments, and not at both.
+
+    What came and went between them may be most of the history. So each part is written with the numbers: the
+    server then reads only what is in the ranges of both indexes.
+    """
+
+    def of_each(condition: str) -> str:
+        both = zip(before.batches, after.batches, before.seqs, after.seqs, strict=True)
+        named = (
+            condition.format(shard=shard, b1=b1, b2=b2, q1=q1, q2=q2)
+            for shard, (b1, b2, q1, q2) in enumerate(both)
+        )
+        return " OR ".join(named)
+
+    return _TOUCHED.format(
+        closed_between=of_each("p.closed_by = {shard} AND p.closed_batch > {b1} AND p.closed_batch <= {b2}"),
+        closed_behind=of_each("p.closed_by = {shard} AND p.closed_batch > {b2}"),
+        opened_before=of_each("p.shard = {shard} AND p.seq < {q1}"),
+        opened_between=of_each("p.shard = {shard} AND p.seq >= {q1} AND p.seq < {q2}"),
+    )
+
+
 _PODS = f"""
-WITH {_CUTS}, touched AS (
-    SELECT {_OF_PLACED} FROM cuts JOIN public.placements p
-        ON p.shard = cuts.shard AND p.seq >= cuts.q1 AND p.seq < cuts.q2
-    UNION SELECT {_OF_PLACED} FROM cuts JOIN public.placements p
-        ON p.closed_by = cuts.shard AND p.closed_batch > cuts.b1 AND p.closed_batch <= cuts.b2
+WITH {_CUTS}, touched AS ({{touched}}
 ), waits AS (
     SELECT {_WAITED}, NULL::int AS removed_by, NULL::bigint AS removed_batch FROM public.pending w
     UNION ALL SELECT {_WAITED}, w.removed_by, w.removed_batch FROM cuts JOIN public.past_pending w
@@ -156,7 +183,9 @@ class PostgresPast:
         namespaces = None if seen is None else sorted(seen)
         pods = [
             PodChange(**row._mapping)
-            for row in await self._engine.rows(_pods.bindparams(**cuts, seen=namespaces), Pool.PAST)
+            for row in await self._engine.rows(
+                _pods(before, after).bindparams(**cuts, seen=namespaces), Pool.PAST
+            )
         ]
         nodes = [
             NodeChange(row.name, _spec(row.before), _spec(row.after))
@@ -167,10 +196,15 @@ class PostgresPast:
 
 
 _NUMBERS = sa.ARRAY(sa.BigInteger)
-_pods = sa.text(_PODS).bindparams(
-    *(sa.bindparam(name, type_=_NUMBERS) for name in ("b1", "b2", "q1", "q2")),
-    sa.bindparam("seen", type_=sa.ARRAY(sa.Text)),
-)
+
+
+def _pods(before: Moment, after: Moment) -> sa.TextClause:
+    return sa.text(_PODS.replace("{touched}", _touched(before, after))).bindparams(
+        *(sa.bindparam(name, type_=_NUMBERS) for name in ("b1", "b2", "q1", "q2")),
+        sa.bindparam("seen", type_=sa.ARRAY(sa.Text)),
+    )
+
+
 _nodes = sa.text(_NODES).bindparams(*(sa.bindparam(name, type_=_NUMBERS) for name in ("b1", "b2")))
 
 

@@ -827,6 +827,7 @@ past_pending = sa.Table(
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     sa.PrimaryKeyConstraint("removed_by", "removed_batch", "pod_uid", "shard"),
     sa.Index("past_pending_pod", "namespace", "name"),
+    sa.Index("past_pending_group", "shard", "signature"),
 )
 
 past_labels = sa.Table(
