@@ -112,7 +112,7 @@ def berth_api(
         told["BERTH_KAFKA_BOOTSTRAP"] = kafka
     with (scratch / "api.log").open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-c", code, "api", "--port", str(port)],
+            [sys.executable, "-P", "-c", code, "api", "--port", str(port)],
             cwd="/",
             env=told,
             stdin=subprocess.DEVNULL,

@@ -178,7 +178,7 @@ async def serve_api(settings: Settings) -> None:
                 async def answer() -> None:
                     # The reader may stop the process: signals are waited for by now.
                     announce(
-                        f"API on {url}, console at /console/ (described at /docs), {build()}; Ctrl-C stops it"
+                        f"API on {url} (described at /docs, console at /console/), {build()}; Ctrl-C stops it"
                     )
                     await _serve_api(app, listening, settings)
 
