@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -16,7 +18,6 @@ from domain.cycle.schedule import Scheduler
 from domain.engine.dry_run import with_preemption
 from domain.engine.evaluate import evaluate
 from domain.manifests.config_objects import NAME_LABEL
-from domain.manifests.profile import profile_from_spec
 from domain.model.config import OF_CLUSTER
 from domain.model.decisions import Attempt
 from domain.model.errors import BerthError, FieldError
@@ -31,10 +32,9 @@ from domain.model.events import (
 )
 from domain.model.limits import cure_seconds_max, plan_more_max, plan_more_pods_max, plan_pods_max
 from domain.model.pods import PodSpec, PodTemplate
-from domain.model.profiles import BUILT_IN_PROFILES, Profile, ProfileRevision
+from domain.model.profiles import BUILT_IN_PROFILES
 from domain.model.selectors import AffinityTerm
 from domain.plugins.view import NodeView
-from domain.state.steps import Owned
 from services.bootstrap import Place, open_ledger, open_store
 from services.plan.capacity import copies_of
 from services.plan.objects import Given, event_of
@@ -42,14 +42,14 @@ from services.plan.plan import Plan, Planned
 from services.plan.reading import read_manifests
 from services.plan.workloads import expand
 from services.ports.advice import AttemptPlanned, Cures, Evictions, MoreFit, PlanAsked, PlanTold, PodPlanned
-from services.ports.ledger import LedgerBase
-from services.ports.store import ConfigFilter, PodFilter, PodState, Store
+from services.ports.store import ConfigFilter, NodeState, PodFilter, PodState, Rows, Store
 from services.times import as_of
 from services.worker.ledger_rows import config_object
-from services.worker.ledger_view import LedgerView
-from services.worker.restoring import restore
+from services.worker.restoring import restore_profile, restored
 
 _PAGE = 1000
+_Row = TypeVar("_Row")
+_Place = TypeVar("_Place")
 
 
 class NotSeen(BerthError):
@@ -176,60 +176,50 @@ async def _cluster(dsn: str, seed: int, at: str | None) -> tuple[Scheduler, int 
     if at is None:
         async with contextlib.aclosing(open_ledger(place)) as ledger:
             base, _ = await ledger.load_all()
-        return _of_now(base, seed), base.log_time_ms
+        return restored(base, None, seed), base.log_time_ms
     async with contextlib.aclosing(open_store(place)) as store:
         moment = await store.past.moment(as_of("at", at))
         return await _of_then(store.as_of(moment), seed), moment.log_time_ms
 
 
-def _of_now(base: LedgerBase, seed: int) -> Scheduler:
-    scheduler = Scheduler(BUILT_IN_PROFILES, seed=seed)
-    scheduler.fold(Owned(frozenset(), base.shards_count))
-    restore(base, scheduler, LedgerView())
-    scheduler.fold(Owned(frozenset(range(base.shards_count)), base.shards_count))
-    return scheduler
-
-
 async def _of_then(store: Store, seed: int) -> Scheduler:
     """Fold what a moment held. What was measured, and what was promised, is not kept of the past."""
     scheduler = Scheduler(BUILT_IN_PROFILES, seed=seed)
-    for profile in await store.profiles(_PAGE, None):
-        if profile.spec is not None:
-            made = profile_from_spec(profile.spec, name=profile.name, path="spec")
-            revised: Profile = msgspec.structs.replace(made, revision=profile.revision)
-            scheduler.profiles.restore(
-                ProfileRevision(name=profile.name, revision=profile.revision, profile=revised)
-            )
-    config, after = await store.config(ConfigFilter(), _PAGE, None), True
-    while after:
-        for row in config:
-            scheduler.state.restore_config(config_object(row))
-        if after := config.more:
-            last = config[-1]
-            config = await store.config(ConfigFilter(), _PAGE, (last.kind, last.namespace, last.name))
-    nodes, after = await store.nodes(_PAGE, None, None), True
-    while after:
-        for state in nodes:
-            if state.node.spec is not None:
-                scheduler.fold(NodeUpserted(state.node.spec))
-        if after := nodes.more:
-            nodes = await store.nodes(_PAGE, nodes[-1].node.name, None)
-    await _fold_placed(store, scheduler)
+    async for profile in _walk(store.profiles, lambda row: row.name):
+        restore_profile(scheduler, profile)
+    async for row in _walk(
+        partial(store.config, ConfigFilter()), lambda row: (row.kind, row.namespace, row.name)
+    ):
+        scheduler.state.restore_config(config_object(row))
+    async for state in _walk(partial(_nodes, store), lambda row: row.node.name):
+        if state.node.spec is not None:
+            scheduler.fold(NodeUpserted(state.node.spec))
+    templates: dict[bytes, PodTemplate | None] = {}
+    async for pod in _walk(partial(store.pods, PodFilter(phase="bound")), lambda row: row.pod_uid):
+        if pod.signature not in templates:
+            templates[pod.signature] = await store.template(pod.signature)
+        template = templates[pod.signature]
+        if template is not None and pod.node is not None:
+            scheduler.fold(PodUpserted(_placed(pod, template, pod.node)))
     return scheduler
 
 
-async def _fold_placed(store: Store, scheduler: Scheduler) -> None:
-    templates: dict[bytes, PodTemplate | None] = {}
-    pods, more = await store.pods(PodFilter(phase="bound"), _PAGE, None), True
-    while more:
-        for pod in pods:
-            if pod.signature not in templates:
-                templates[pod.signature] = await store.template(pod.signature)
-            template = templates[pod.signature]
-            if template is not None and pod.node is not None:
-                scheduler.fold(PodUpserted(_placed(pod, template, pod.node)))
-        if more := pods.more:
-            pods = await store.pods(PodFilter(phase="bound"), _PAGE, pods[-1].pod_uid)
+async def _nodes(store: Store, limit: int, after: str | None) -> Rows[NodeState]:
+    return await store.nodes(limit, after, None)
+
+
+async def _walk(
+    read: Callable[[int, _Place | None], Awaitable[Rows[_Row]]], place_of: Callable[[_Row], _Place]
+) -> AsyncIterator[_Row]:
+    """Yield the rows of all pages of a list, of which each begins behind the place of a row."""
+    after: _Place | None = None
+    while True:
+        page = await read(_PAGE, after)
+        for row in page:
+            yield row
+        if not page.more:
+            return
+        after = place_of(page[-1])
 
 
 def _placed(pod: PodState, template: PodTemplate, node: str) -> PodSpec:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 import msgspec
@@ -10,11 +9,10 @@ from fastapi import APIRouter, Request, Response
 from msgspec import Struct
 
 from domain.engine.evaluate import Eviction
-from domain.model.errors import FieldError
 from domain.model.limits import plan_more_max, plan_more_pods_max, plan_pods_max
-from domain.model.validation import field_error, shown
 from services.api.answers_decisions import INSTANT, ExplainedAttempt, about
 from services.api.answers_why import Cure
+from services.api.bodies import struct_of
 from services.api.caller import caller_of
 from services.api.contract import answering
 from services.api.deps import Deps
@@ -25,8 +23,6 @@ from services.api.ingest import read_body
 from services.api.why import cure_of
 from services.phrases import reasons_in_words
 from services.ports.advice import AttemptPlanned, PlanAsked, PlanTold, PodPlanned
-
-_UNKNOWN = re.compile(r"unknown field `(.*)`", re.DOTALL)
 
 
 class PlanToMake(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -195,19 +191,6 @@ def _attempt(each: AttemptPlanned, seen: frozenset[str] | None) -> PlannedAttemp
     return PlannedAttempt(explained=explained, reasons=each.reasons)
 
 
-def _wanted(body: bytes) -> PlanToMake:
-    try:
-        return msgspec.json.decode(body, type=PlanToMake)
-    except msgspec.ValidationError as error:
-        if unknown := _UNKNOWN.search(str(error)):
-            allowed = ", ".join(PlanToMake.__struct_fields__)
-            message = f"is no field of a plan; allowed are {allowed}"
-            raise FieldError(shown(unknown[1])[1:-1], message) from None
-        raise field_error(error, "") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ApiError("not-json", f"the body is not JSON: {error}") from None
-
-
 def plan_routes(deps: Deps) -> APIRouter:
     """Return the route of plans."""
     router = APIRouter()
@@ -223,7 +206,7 @@ def plan_routes(deps: Deps) -> APIRouter:
     async def plan(request: Request) -> Response:
         caller = caller_of(request)
         with deps.gate.allowance.body(caller) as hold:
-            wanted = _wanted(await read_body(request, hold=hold))
+            wanted = struct_of(await read_body(request, hold=hold), PlanToMake, "a plan")
             if deps.advisor is None:
                 raise ApiError("not-found", "this API plans nothing (BERTH_WHY=off)")
             told = await deps.advisor.plan(
