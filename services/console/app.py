@@ -27,7 +27,7 @@ from services.console import (
 )
 from services.console.asking import Asking, NotAnswered, inner_scope
 from services.console.errors import sign_in_view
-from services.console.page import PATH, Page, framed, here_of, refuse, root_of, show, show_twin
+from services.console.page import PATH, Page, framed, here_of, refuse, refusing, root_of, show, show_twin
 from services.console.render import HEADERS
 from services.console.session import (
     FORM_COOKIE,
@@ -102,8 +102,7 @@ async def _to_first_page(request: Request) -> Response:
 async def _no_page(request: Request) -> Response:
     """Answer what leads nowhere."""
     message = "no page of the console is here; the links above lead to all of them"
-    error = NotAnswered(404, {"error": {"code": "not-found", "message": message}})
-    return await refuse(request, Visitor.of(request), error)
+    return await refuse(request, Visitor.of(request), NotAnswered.of(404, "not-found", message))
 
 
 class _Events:
@@ -152,7 +151,7 @@ def _sign_in_routes(router: APIRouter) -> None:
             after = safe_next(fields.get("next", ""), here.root)
             key = fields.get("key", "").strip()
             if not key or not key.isascii() or not key.isprintable():
-                raise NotAnswered(401, {"error": {"code": "unauthorized", "message": "Type the key."}})
+                raise NotAnswered.of(401, "unauthorized", "Type the key.")
             begun = await Asking(request, key).send("POST", "/v1/sessions")
         except NotAnswered as error:
             if error.status not in (401, 403, 404, 429):
@@ -167,12 +166,9 @@ def _sign_in_routes(router: APIRouter) -> None:
         return answer
 
     @router.post(f"{PATH}/sign-out")
-    async def sign_out(request: Request) -> Response:
-        visitor = Visitor.of(request)
-        try:
-            await read_form(request, visitor)
-        except NotAnswered as error:
-            return await refuse(request, visitor, error)
+    @refusing
+    async def sign_out(request: Request, visitor: Visitor) -> Response:
+        await read_form(request, visitor)
         if visitor.session is not None:
             await _end(request, visitor.session)
         target = f"{root_of(request)}/sign-in?{urlencode({'next': f'{root_of(request)}/'})}"

@@ -31,6 +31,12 @@ class NotAnswered(Exception):
         self.details: Sequence[Json] = error.get("details", ())
         super().__init__(self.message)
 
+    @staticmethod
+    def of(status: int, code: str, message: str, path: str | None = None) -> NotAnswered:
+        """Return an error of the console itself, in the shape of the API's."""
+        error = {"code": code, "message": message} | ({} if path is None else {"path": path})
+        return NotAnswered(status, {"error": error})
+
 
 def inner_scope(request: Request, method: str, path: str, query: str, key: str | None) -> dict[str, Any]:
     """Return the scope of a request to the API that comes from where a request to the console came."""

@@ -24,6 +24,8 @@ from services.console.session import FORM_COOKIE, SESSION_COOKIE, Visitor, set_c
 from services.times import moment_ms
 
 PATH = "/console"
+LIST = ("limit", "cursor", "sort")
+"""Parameters of a page that is a list."""
 _OF_ALL = ("at", "ago")
 _AGE = re.compile(r"\s*(?:\d{1,9}(?:\.\d{1,6})?[wdhms])+\s*", re.ASCII)
 
@@ -110,6 +112,21 @@ async def refuse(request: Request, visitor: Visitor, error: NotAnswered) -> Resp
     return await framed(request, visitor, here, view, status=error.status, who=who)
 
 
+def refusing(
+    answer: Callable[[Request, Visitor], Awaitable[Response]],
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return what answers a form of a visitor, or says on a page why it is not done."""
+
+    async def handle(request: Request) -> Response:
+        visitor = Visitor.of(request)
+        try:
+            return await answer(request, visitor)
+        except NotAnswered as error:
+            return await refuse(request, visitor, error)
+
+    return handle
+
+
 def keep_secret(request: Request, answer: Response, visitor: Visitor) -> None:
     """Let a browser keep the secret to which the forms are bound that it was just shown."""
     set_cookie(request, answer, FORM_COOKIE, visitor.secret, root_of(request))
@@ -149,4 +166,4 @@ def _check_query(page: Page, names: Iterable[str]) -> None:
         if name not in (*page.filters, *_OF_ALL):
             allowed = ", ".join(page.filters) or "there are none here"
             told = f"unknown parameter {str(name)[:60]!a}; allowed besides at: {allowed}"
-            raise NotAnswered(422, {"error": {"code": "invalid-field", "message": told}})
+            raise NotAnswered.of(422, "invalid-field", told)

@@ -8,12 +8,10 @@ from services.console import texts
 from services.console.asking import Asking, NotAnswered
 from services.console.blocks import Block, Cell, Facts, Field, Json, Link, Raw, Table, Text, View
 from services.console.here import Here
-from services.console.page import Page
+from services.console.page import LIST, Page
 from services.console.pages_decisions import decisions_table
 from services.console.pages_pods import pods_table
 from services.console.stories import story
-
-_LIST = ("limit", "cursor", "sort")
 
 # ---------------------------------------------------------------------------------------------- profiles
 
@@ -280,7 +278,7 @@ async def _gather_worker(ask: Asking) -> Json:
 
 def _no_worker(name: str) -> NotAnswered:
     message = f"no worker {name[:100]!a} was heard of in the last 30 days, and none owned a shard lately"
-    return NotAnswered(404, {"error": {"code": "not-found", "message": message}})
+    return NotAnswered.of(404, "not-found", message)
 
 
 def _view_worker(found: Json, here: Here) -> View:
@@ -433,13 +431,13 @@ def _view_ledger(found: Json, here: Here) -> View:
 
 
 PAGES = (
-    Page("/profiles", _gather_profiles, _view_profiles, _LIST),
+    Page("/profiles", _gather_profiles, _view_profiles, LIST),
     Page("/profiles/{name}", _gather_profile, _view_profile, ("revision", "cursor"), is_timed=False),
     Page("/shards", _gather_shards, _view_shards, ("sort",), is_timed=False),
     Page("/shards/{number}", _gather_shard, _view_shard, ("cursor",), is_timed=False),
     Page("/workers", _gather_workers, _view_workers, ("since", "sort", "limit"), is_timed=False),
     Page("/workers/{name}", _gather_worker, _view_worker, is_timed=False),
-    Page("/namespaces/{name}", _gather_namespace, _view_namespace, _LIST),
-    Page("/audit", _gather_audit, _view_audit, ("key", "status", "since", "until", *_LIST), is_timed=False),
+    Page("/namespaces/{name}", _gather_namespace, _view_namespace, LIST),
+    Page("/audit", _gather_audit, _view_audit, ("key", "status", "since", "until", *LIST), is_timed=False),
     Page("/audit/ledger", _gather_ledger, _view_ledger, is_timed=False),
 )

@@ -9,13 +9,12 @@ from services.console import explained, texts
 from services.console.asking import Asking
 from services.console.blocks import Block, Cell, Facts, Field, Json, Raw, Table, Text, View
 from services.console.here import Here
-from services.console.page import Page
+from services.console.page import LIST, Page
 
 _FILTERS = (
     "namespace", "pod", "node", "outcome", "shard", "signature", "profile", "revision", "since", "until",
     "order",
 )  # fmt: skip
-_LIST = ("limit", "cursor", "sort")
 _WAITS = ("unschedulable", "unresolvable", "gang-waiting", "conflict", "bind-failed", "evicted")
 _ORDERS = (("newest", "newest first"), ("oldest", "oldest first"))
 VICTIMS_MAX = 50
@@ -153,6 +152,6 @@ def _facts(here: Here, decision: Json, pod: str) -> Facts:
 
 
 PAGES = (
-    Page("/decisions", _gather_decisions, _view_decisions, (*_FILTERS, *_LIST)),
+    Page("/decisions", _gather_decisions, _view_decisions, (*_FILTERS, *LIST)),
     Page("/decisions/{id}", _gather_decision, _view_decision),
 )

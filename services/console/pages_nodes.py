@@ -6,11 +6,9 @@ from services.console import texts
 from services.console.asking import Asking
 from services.console.blocks import Bar, Bars, Block, Cell, Facts, Field, Json, Part, Table, Text, View
 from services.console.here import Here
-from services.console.page import Page
+from services.console.page import LIST, Page
 from services.console.pages_pods import pods_table
 from services.console.stories import story
-
-_LIST = ("limit", "cursor", "sort")
 
 
 def status(node: Json) -> Cell:
@@ -195,6 +193,6 @@ def _moves(here: Here, node: Json) -> list[Block]:
 
 
 PAGES = (
-    Page("/nodes", _gather_nodes, _view_nodes, ("name", *_LIST)),
+    Page("/nodes", _gather_nodes, _view_nodes, ("name", *LIST)),
     Page("/nodes/{name}", _gather_node, _view_node, ("cursor",)),
 )

@@ -8,11 +8,9 @@ from services.console import texts
 from services.console.asking import Asking
 from services.console.blocks import Block, Cell, Facts, Field, Json, Later, Link, Table, Text, View
 from services.console.here import Here
-from services.console.page import Page
+from services.console.page import LIST, Page
 from services.console.pages_pods import cures, pods_table
 from services.phrases import plural, reasons_in_words, unknown_profile
-
-_LIST = ("limit", "cursor", "sort")
 
 
 def _why(group: Json) -> str:
@@ -200,9 +198,9 @@ def _view_gang(found: Json, here: Here) -> View:
 
 
 PAGES = (
-    Page("/pending", _gather_pending, _view_pending, ("shard", *_LIST)),
+    Page("/pending", _gather_pending, _view_pending, ("shard", *LIST)),
     Page("/pending/{shard}/{signature}", _gather_group, _view_group, is_timed=False),
     Page("/pending/{shard}/{signature}/why", _gather_why, _view_why, is_timed=False),
-    Page("/gangs", _gather_gangs, _view_gangs, ("namespace", *_LIST)),
+    Page("/gangs", _gather_gangs, _view_gangs, ("namespace", *LIST)),
     Page("/gangs/{namespace}/{name}", _gather_gang, _view_gang),
 )

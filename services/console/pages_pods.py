@@ -8,11 +8,10 @@ from services.console import explained, texts
 from services.console.asking import Asking
 from services.console.blocks import Block, Cell, Facts, Field, Json, Later, Table, Text, View
 from services.console.here import Here
-from services.console.page import Page
+from services.console.page import LIST, Page
 from services.console.stories import story
 from services.phrases import plural, reasons_in_words
 
-_LIST = ("limit", "cursor", "sort")
 _PHASES = (("", "any"), ("bound", "bound"), ("pending", "pending"))
 _QUALITIES = (("", "any"), ("high", "high"), ("mid", "mid"), ("low", "low"))
 
@@ -180,7 +179,7 @@ def _placements(here: Here, items: Sequence[Json]) -> Table:
 
 
 PAGES = (
-    Page("/pods", _gather_pods, _view_pods, ("namespace", "node", "phase", "gang", "quality", *_LIST)),
+    Page("/pods", _gather_pods, _view_pods, ("namespace", "node", "phase", "gang", "quality", *LIST)),
     Page("/pods/{namespace}/{name}", _gather_pod, _view_pod, ("cursor",)),
     Page("/pods/{namespace}/{name}/why", _gather_why, _view_why, is_timed=False),
 )

@@ -10,7 +10,6 @@ from services.console.page import Page
 
 _SINCE, _STEP = "1d", "1h"
 _BY = (("cluster", "cluster"), ("namespace", "namespace"), ("node", "node"))
-_GIB = 1 << 30
 RECENT_MINUTES = 10
 
 
@@ -77,8 +76,8 @@ def _table(here: Here, usage: Json) -> Table:
             texts.number(each["pending_pods"]),
             _scaled(each["requested_cpu_milli"], 1000),
             _scaled(each["measured_cpu_milli"], 1000),
-            _scaled(each["requested_memory_bytes"], _GIB),
-            _scaled(each["measured_memory_bytes"], _GIB),
+            _scaled(each["requested_memory_bytes"], texts.GIB),
+            _scaled(each["measured_memory_bytes"], texts.GIB),
             texts.number(sum(each["decisions"].values())),
             texts.number(each["evictions"]),
             texts.number(each["decisions"].get("conflict", 0)),

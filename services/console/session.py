@@ -56,24 +56,22 @@ async def read_form(request: Request, visitor: Visitor) -> dict[str, str]:
     """Return the fields of a form that a page of ours sent; raise ``NotAnswered`` where another did."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/x-www-form-urlencoded":
-        raise _refused(415, "unsupported-media-type", "a form is sent as application/x-www-form-urlencoded")
+        raise NotAnswered.of(
+            415, "unsupported-media-type", "a form is sent as application/x-www-form-urlencoded"
+        )
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > form_bytes_max:
-            raise _refused(413, "too-large", f"a form may hold {form_bytes_max} bytes (form_bytes_max)")
+            raise NotAnswered.of(413, "too-large", f"a form may hold {form_bytes_max} bytes (form_bytes_max)")
     try:
         fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX))
     except ValueError:
-        raise _refused(422, "invalid-field", "the form cannot be read") from None
+        raise NotAnswered.of(422, "invalid-field", "the form cannot be read") from None
     if visitor.is_new or not hmac.compare_digest(fields.pop("token", "").encode(), visitor.token.encode()):
         told = "this form is not of a page that was shown to you, or its session ended; load the page again"
-        raise _refused(403, "forbidden", told)
+        raise NotAnswered.of(403, "forbidden", told)
     return fields
-
-
-def _refused(status: int, code: str, message: str) -> NotAnswered:
-    return NotAnswered(status, {"error": {"code": code, "message": message}})
 
 
 def safe_next(text: str, root: str) -> str:

@@ -13,7 +13,7 @@ from services.console.blocks import Bar, Bars, Cell, Column, Field, Form, Json, 
 from services.console.here import Here
 from services.phrases import plural, reason_in_words
 
-_GIB = 1 << 30
+GIB = 1 << 30
 _BYTES = ("memory", "ephemeral-storage")
 NOTHING = Cell("-", look="muted", key=float("-inf"))
 LIMITS = ("50", "100", "200", "500", "1000")
@@ -25,7 +25,7 @@ def value(amount: str | None, resource: str) -> float:
     if amount is None:
         return 0.0
     exact = to_milli(amount) / 1000
-    return exact / _GIB if resource in _BYTES or resource.startswith("hugepages-") else exact
+    return exact / GIB if resource in _BYTES or resource.startswith("hugepages-") else exact
 
 
 def unit(resource: str) -> str:

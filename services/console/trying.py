@@ -12,7 +12,7 @@ from services.console import explained, texts
 from services.console.asking import Asking, NotAnswered
 from services.console.blocks import Block, Cell, Field, Form, Json, Table, Text, View
 from services.console.here import Here
-from services.console.page import PATH, Page, framed, here_of, refuse, show
+from services.console.page import PATH, Page, framed, here_of, refusing, show
 from services.console.pages_decisions import decisions_table
 from services.console.session import Visitor, read_form
 from services.phrases import plural
@@ -76,23 +76,17 @@ def add_routes(router: APIRouter) -> None:
         return await show(PAGE, request)
 
     @router.post(f"{PATH}/try")
-    async def plan(request: Request) -> Response:
-        visitor = Visitor.of(request)
-        here = here_of(request, visitor)
-        try:
-            who = await Asking(request, visitor.session).get("/v1/caller")
-            fields = await read_form(request, visitor)
-        except NotAnswered as error:
-            return await refuse(request, visitor, error)
+    @refusing
+    async def plan(request: Request, visitor: Visitor) -> Response:
+        here, asking = here_of(request, visitor), Asking(request, visitor.session)
+        who = await asking.get("/v1/caller")
+        fields = await read_form(request, visitor)
         status = 200
         try:
-            found = await Asking(request, visitor.session).send(
-                "POST", "/v1/plan", body=_wanted(fields, here.at)
-            )
-            blocks = plan_blocks(here, found)
+            blocks = plan_blocks(here, await asking.send("POST", "/v1/plan", body=_wanted(fields, here.at)))
         except NotAnswered as error:
             if error.status in (401, 429):
-                return await refuse(request, visitor, error)
+                raise
             status, blocks = error.status, _why_not(error)
         controls = [_form(here, fields)]
         if status == 200 and here.at is None and "write" in who["may"]:
@@ -101,17 +95,13 @@ def add_routes(router: APIRouter) -> None:
         return await framed(request, visitor, here._replace(query={}), view, status=status, who=who)
 
     @router.post(f"{PATH}/apply")
-    async def apply(request: Request) -> Response:
-        visitor = Visitor.of(request)
-        here = here_of(request, visitor)
-        try:
-            who = await Asking(request, visitor.session).get("/v1/caller")
-            fields = await read_form(request, visitor)
-            events, left_out = await asyncio.to_thread(_events, fields.get("manifests", ""))
-            ask = Asking(request, visitor.session)
-            done = await ask.send("POST", "/v1/events", body=events, wait=_WAIT, until="decided")
-        except NotAnswered as error:
-            return await refuse(request, visitor, error)
+    @refusing
+    async def apply(request: Request, visitor: Visitor) -> Response:
+        here, asking = here_of(request, visitor), Asking(request, visitor.session)
+        who = await asking.get("/v1/caller")
+        fields = await read_form(request, visitor)
+        events, left_out = await asyncio.to_thread(_events, fields.get("manifests", ""))
+        done = await asking.send("POST", "/v1/events", body=events, wait=_WAIT, until="decided")
         view = View(title="Applied", blocks=_applied(here, done, left_out), is_live=False, has_twin=False)
         here = here._replace(path="/try", query={})
         return await framed(request, visitor, here, view, status=200, who=who)
@@ -131,7 +121,7 @@ def _wanted(fields: dict[str, str], at: str | None) -> Json:
 
 
 def _invalid(path: str, message: str) -> NotAnswered:
-    return NotAnswered(422, {"error": {"code": "invalid-field", "path": path, "message": message}})
+    return NotAnswered.of(422, "invalid-field", message, path)
 
 
 def _why_not(error: NotAnswered) -> list[Block]:

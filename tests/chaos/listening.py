@@ -73,7 +73,7 @@ class Listener:
         """Wait until the last decision of each shard was read, but no longer than so."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while any((shard, seq) not in self._all() for shard, seq in lasts.items() if seq):
+                while not {at for at in lasts.items() if at[1]} <= self._all().keys():
                     await asyncio.sleep(_PAUSE_SECONDS)
 
     def _all(self) -> Counter[tuple[int, int]]:

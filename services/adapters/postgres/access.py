@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -42,13 +43,19 @@ class PostgresCallers:
         await self._engine.write(statement.on_conflict_do_nothing())
 
     async def forget_events(self, age_seconds: float, limit: int) -> int:
-        """Delete along the index on the time. Rows that another process deletes are skipped."""
+        """Delete along the index on the time."""
         i = t.ingested_events.c
-        before = sa.func.now() - sa.func.make_interval(0, 0, 0, 0, 0, 0, age_seconds)
-        oldest = sa.select(i.holder, i.id).where(i.recorded_at < before).order_by(i.recorded_at).limit(limit)
-        old = oldest.with_for_update(skip_locked=True).subquery()
-        statement = sa.delete(t.ingested_events).where(i.holder == old.c.holder, i.id == old.c.id)
-        return await self._engine.write(statement)
+        old = i.recorded_at < _from_now(-age_seconds)
+        return await self._forget(t.ingested_events, old, i.recorded_at, limit)
+
+    async def _forget(
+        self, table: sa.Table, old: sa.ColumnElement[bool], oldest: sa.ColumnElement[Any], limit: int
+    ) -> int:
+        """Delete the oldest of these rows; those that another process deletes are skipped."""
+        keys = table.primary_key.columns
+        some = sa.select(*keys).where(old).order_by(oldest).limit(limit)
+        locked = some.with_for_update(skip_locked=True).subquery()
+        return await self._engine.write(sa.delete(table).where(*(key == locked.c[key.name] for key in keys)))
 
     async def seal_secret(self) -> bytes:
         """Read the only row."""
@@ -105,13 +112,11 @@ class PostgresCallers:
         ]
 
     async def forget_accesses(self, age_seconds: float, limit: int) -> int:
-        """Delete along the primary key. Rows that another process deletes are skipped."""
+        """Delete along the primary key."""
         a = t.access_log.c
         now_ms = sa.cast(sa.func.extract("epoch", sa.func.now()) * 1000, sa.BigInteger)
-        oldest = sa.select(a.minute_ms, a.digest).where(a.minute_ms < now_ms - int(age_seconds * 1000))
-        old = oldest.order_by(a.minute_ms).limit(limit).with_for_update(skip_locked=True).subquery()
-        statement = sa.delete(t.access_log).where(a.minute_ms == old.c.minute_ms, a.digest == old.c.digest)
-        return await self._engine.write(statement)
+        old = a.minute_ms < now_ms - int(age_seconds * 1000)
+        return await self._forget(t.access_log, old, a.minute_ms, limit)
 
     async def keys(self) -> Sequence[KeyRow]:
         """List the keys by age."""
@@ -139,7 +144,7 @@ class PostgresCallers:
     async def begin_session(self, token_hash: bytes, key_hash: bytes, seconds: float) -> Session | None:
         """Insert a session of a key that is good, and delete the oldest beyond the limit."""
         k, s = t.api_keys.c, t.sessions.c
-        until = sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, seconds)
+        until = _from_now(seconds)
         good = sa.select(sa.literal(token_hash, sa.LargeBinary), k.key_hash, until)
         good = good.where(k.key_hash == key_hash, k.revoked_at.is_(None))
         new = sa.insert(t.sessions).from_select(["token_hash", "key_hash", "expires_at"], good)
@@ -166,9 +171,10 @@ class PostgresCallers:
         await self._engine.write(sa.delete(t.sessions).where(t.sessions.c.token_hash == token_hash))
 
     async def forget_sessions(self, age_seconds: float, limit: int) -> int:
-        """Delete along the index on the time. Rows that another process deletes are skipped."""
+        """Delete along the index on the time."""
         s = t.sessions.c
-        before = sa.func.now() - sa.func.make_interval(0, 0, 0, 0, 0, 0, age_seconds)
-        oldest = sa.select(s.token_hash).where(s.expires_at < before).order_by(s.expires_at).limit(limit)
-        old = oldest.with_for_update(skip_locked=True).subquery()
-        return await self._engine.write(sa.delete(t.sessions).where(s.token_hash == old.c.token_hash))
+        return await self._forget(t.sessions, s.expires_at < _from_now(-age_seconds), s.expires_at, limit)
+
+
+def _from_now(seconds: float) -> sa.ColumnElement[Any]:
+    return sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, seconds)
