@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from domain.model.errors import FieldError
 from services.cli.options import CommandError
-from services.plan.plain import TOO_MANY, VALUES_SPARE, Plain
+from services.plan.plain import TOO_DEEP, TOO_MANY, VALUES_SPARE, NotParsed, Plain, parse
 
 if TYPE_CHECKING:
     from services.plan.kinds import Skipped
@@ -181,7 +181,7 @@ def _values(text: str, name: str, suffix: str, wrong: list[str] | None = None) -
     as_json = suffix in (".json", ".jsonl", ".ndjson")
     if not as_json and suffix not in (".yaml", ".yml"):
         as_json = text.lstrip()[:1] in ("{", "[")
-    found = _json_documents(text, name) if as_json else _yaml_documents(text, name)
+    found = _parsed(text, name, as_json=as_json)
     plain = Plain(len(text) + VALUES_SPARE)
     for number, value in enumerate(found, start=1):
         try:
@@ -194,44 +194,16 @@ def _values(text: str, name: str, suffix: str, wrong: list[str] | None = None) -
             wrong.append(said)
             yield None
         except RecursionError:
-            raise CommandError(f"{name}: nested too deeply to be an object of Kubernetes") from None
+            raise CommandError(f"{name}: {TOO_DEEP}") from None
 
 
-def _json_documents(text: str, name: str) -> Iterator[Any]:
-    decoder = json.JSONDecoder()
-    at, end = 0, len(text)
-    while True:
-        while at < end and text[at].isspace():
-            at += 1
-        if at == end:
-            return
-        try:
-            document, at = decoder.raw_decode(text, at)
-        except ValueError as error:
-            line = text.count("\n", 0, getattr(error, "pos", at)) + 1
-            said = getattr(error, "msg", str(error))
-            raise CommandError(f"{name}, line {line}: not JSON: {said}") from None
-        except RecursionError:
-            raise CommandError(f"{name}: nested too deeply to be an object of Kubernetes") from None
-        yield document
-
-
-def _yaml_documents(text: str, name: str) -> Iterator[Any]:
-    import yaml
-
-    from services.plan import safe_yaml
-
+def _parsed(text: str, name: str, *, as_json: bool) -> Iterator[Any]:
     try:
-        yield from safe_yaml.load_all(text, len(text) + VALUES_SPARE)
-    except safe_yaml.TooDeep:
-        raise CommandError(f"{name}: nested too deeply to be an object of Kubernetes") from None
-    except safe_yaml.TooMany:
-        raise CommandError(f"{name}: {TOO_MANY}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
-        said = getattr(error, "problem", None) or "it does not parse"
-        raise CommandError(f"{name}{where}: not YAML: {said}") from None
+        yield from parse(text, as_json=as_json)
+    except NotParsed as error:
+        where = f", line {error.line}" if error.line else ""
+        said = f"not {error.language}: {error.said}" if error.language else error.said
+        raise CommandError(f"{name}{where}: {said}") from None
 
 
 def expand(document: Any, place: str, event_type: str) -> Iterator[Document]:

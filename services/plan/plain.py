@@ -1,9 +1,11 @@
-"""Copies parsed documents as JSON can hold them, within bounds."""
+"""Parses the documents of a text, YAML or JSON, and copies them as JSON can hold them, within bounds."""
 
 from __future__ import annotations
 
 import datetime
+import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from domain.model.errors import FieldError
@@ -12,6 +14,57 @@ from domain.model.validation import key_path
 VALUES_SPARE = 100_000
 """Aliases may add so many values; without them a text has fewer than characters."""
 TOO_MANY = "its aliases make far more of it than its text; write it out"
+TOO_DEEP = "nested too deeply to be an object of Kubernetes"
+
+
+class NotParsed(ValueError):
+    """A text is not in its ``language``, at a ``line`` where that is known; "": it is more than it may be."""
+
+    def __init__(self, said: str, language: str = "", line: int | None = None) -> None:
+        super().__init__(said)
+        self.said, self.language, self.line = said, language, line
+
+
+def parse(text: str, *, as_json: bool, divider: str = "") -> Iterator[Any]:
+    """Yield the documents of a text, JSON ones with white space or ``divider`` between them.
+
+    Raises ``NotParsed``.
+    """
+    return _json(text, divider) if as_json else _yaml(text)
+
+
+def _json(text: str, divider: str) -> Iterator[Any]:
+    decoder, at, end = json.JSONDecoder(), 0, len(text)
+    while True:
+        while at < end and (text[at].isspace() or (divider and text.startswith(divider, at))):
+            at += 1 if text[at].isspace() else len(divider)
+        if at == end:
+            return
+        try:
+            document, at = decoder.raw_decode(text, at)
+        except ValueError as error:
+            line = text.count("\n", 0, getattr(error, "pos", at)) + 1
+            raise NotParsed(getattr(error, "msg", str(error)), "JSON", line) from None
+        except RecursionError:
+            raise NotParsed(TOO_DEEP) from None
+        yield document
+
+
+def _yaml(text: str) -> Iterator[Any]:
+    import yaml
+
+    from services.plan import safe_yaml
+
+    try:
+        yield from safe_yaml.load_all(text, len(text) + VALUES_SPARE)
+    except safe_yaml.TooDeep:
+        raise NotParsed(TOO_DEEP) from None
+    except safe_yaml.TooMany:
+        raise NotParsed(TOO_MANY) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        said = getattr(error, "problem", None) or "it does not parse"
+        raise NotParsed(said, "YAML", mark.line + 1 if mark else None) from None
 
 
 class Plain:

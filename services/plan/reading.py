@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
-import yaml
-
 from domain.model.errors import FieldError
-from services.plan import safe_yaml
 from services.plan.kinds import Skipped, Use, use_of
 from services.plan.objects import Given
-from services.plan.plain import TOO_MANY, VALUES_SPARE, Plain
+from services.plan.plain import TOO_DEEP, VALUES_SPARE, NotParsed, Plain, parse
+from services.plan.safe_yaml import DEPTH_MAX
 
 PATH = "manifests"
-_DEEP = "is nested too deeply to be an object of Kubernetes"
+_DEEP = f"is {TOO_DEEP}"
 _EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED")
 
 
@@ -39,7 +36,7 @@ def _objects(document: Any, where: str, skipped: Skipped, depth: int = 0) -> Ite
     items = document if isinstance(document, list) else None
     if isinstance(document, dict) and str(document.get("kind", "")).endswith("List"):
         items = document.get("items")
-    if isinstance(items, list) and depth < safe_yaml.DEPTH_MAX:
+    if isinstance(items, list) and depth < DEPTH_MAX:
         for number, item in enumerate(items, start=1):
             yield from _objects(item, f"{where}, item {number}", skipped, depth + 1)
         return
@@ -60,35 +57,11 @@ def _values(text: str) -> Iterator[Any]:
     plain = Plain(len(text) + VALUES_SPARE)
     as_json = text.lstrip()[:1] in ("{", "[")
     try:
-        for value in _json(text) if as_json else _yaml(text):
+        for value in parse(text, as_json=as_json, divider="---"):
             yield plain.of(value, PATH)
+    except NotParsed as error:
+        if error.language:
+            raise FieldError(PATH, f"line {error.line or 1} is not {error.language}: {error.said}") from None
+        raise FieldError(PATH, _DEEP if error.said == TOO_DEEP else error.said) from None
     except RecursionError:
         raise FieldError(PATH, _DEEP) from None
-
-
-def _yaml(text: str) -> Iterator[Any]:
-    try:
-        yield from safe_yaml.load_all(text, len(text) + VALUES_SPARE)
-    except safe_yaml.TooDeep:
-        raise FieldError(PATH, _DEEP) from None
-    except safe_yaml.TooMany:
-        raise FieldError(PATH, TOO_MANY) from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        said = getattr(error, "problem", None) or "it does not parse"
-        raise FieldError(PATH, f"line {mark.line + 1 if mark else 1} is not YAML: {said}") from None
-
-
-def _json(text: str) -> Iterator[Any]:
-    decoder, at, end = json.JSONDecoder(), 0, len(text)
-    while True:
-        while at < end and (text[at].isspace() or text.startswith("---", at)):
-            at += 1 if text[at].isspace() else 3
-        if at == end:
-            return
-        try:
-            document, at = decoder.raw_decode(text, at)
-        except ValueError as error:
-            line = text.count("\n", 0, getattr(error, "pos", at)) + 1
-            raise FieldError(PATH, f"line {line} is not JSON: {getattr(error, 'msg', error)}") from None
-        yield document
