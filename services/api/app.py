@@ -59,7 +59,7 @@ _READING = {
     "bill": bill_routes,
     "callers": session_routes,
 }
-"""What is asked by whoever may read, by its tag."""
+"""Routes for all callers that may read, by their tag."""
 _ERRORS = answering(Error, "default", "What was wrong and what to do")
 
 

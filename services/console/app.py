@@ -120,7 +120,7 @@ class _Events:
 def _find_route(router: APIRouter) -> None:
     @router.get(f"{PATH}/find")
     async def find(request: Request, q: str = "") -> Response:
-        """Lead to what somebody looks for: a pod, a decision, or nodes by a part of their name."""
+        """Lead to what a visitor looks for: a pod, a decision, or nodes by a part of their name."""
         here, text = here_of(request, Visitor.of(request)), q.strip()
         here = here._replace(query={})
         namespace, slash, name = text.partition("/")

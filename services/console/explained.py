@@ -39,7 +39,7 @@ def attempt(here: Here, cycle: Json, chosen: str | None) -> list[Block]:
 
 
 def preemption(here: Here, decision: Json) -> list[Block]:
-    """Return who has to leave for whom, where somebody has to."""
+    """Return which pods have to leave for which, where some have to."""
     asked, moved = decision["preemption"], decision["migration"]
     found: list[Block] = []
     if asked is not None and (asked["victims"] or asked["preemptor"] or asked["nominated"]):

@@ -20,7 +20,7 @@ GROUPS_SHOWN, DECISIONS_SHOWN = 10, 10
 
 
 async def _gather_overview(ask: Asking) -> Json:
-    """Ask for all at once, as somebody waits for the page."""
+    """Ask for all at once, as a visitor waits for the page."""
     at = ask.at
     sample, totals, pending, shards, usage, decisions = await asyncio.gather(
         gather_sample(ask),

@@ -44,7 +44,7 @@ _NAVIGATION = (
 
 
 class Frame(NamedTuple):
-    """A view and what stands around it. ``who`` asks; None: nobody was let in."""
+    """A view and what stands around it. ``who`` asks; None: the visitor was not let in."""
 
     view: View
     here: Here

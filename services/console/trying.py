@@ -33,7 +33,7 @@ spec:
 
 
 async def _gather(ask: Asking) -> Json:
-    """Ask nothing: there is no plan before somebody pastes manifests."""
+    """Ask nothing: there is no plan before manifests are pasted."""
     return {"example": _EXAMPLE}
 
 

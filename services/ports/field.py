@@ -68,7 +68,7 @@ class FieldFilter(NamedTuple):
 
 
 class Fields(Protocol):
-    """Reads the field. Nodes are nobody's, so it is the same for all who ask."""
+    """Reads the field. Nodes are of no namespace, so it is the same for all callers."""
 
     async def field(self, which: FieldFilter, moment: Moment | None) -> Field:
         """Return all live nodes, of now or as of a moment; of the past nothing is known to be measured."""

@@ -300,7 +300,7 @@ class KeyRow(NamedTuple):
 
 
 class Session(NamedTuple):
-    """Somebody who is signed in: what his key allows, and until when it lasts at most."""
+    """A session: what its key allows, and until when it lasts at most."""
 
     grant: Grant
     expires_at: datetime.datetime

@@ -10,8 +10,7 @@ import pytest
 import pytest_asyncio
 
 from domain.model.limits import plan_pods_max
-from services import bootstrap
-from services.api.keys import key_hash, new_key
+from services.api.keys import new_key
 from services.api.plan import PlanAnswer
 from services.ports.store import Grant
 from tests.builders import Json, event, node_manifest, pod_manifest, priority_class_manifest
@@ -23,9 +22,8 @@ from tests.integration.api_world import (
     World,
     checked,
     client_of,
-    fresh_database,
+    keyed_world,
     query,
-    work_off,
 )
 
 TEAM, OTHER, MARK = "team-a", "zebra-team", "zebra"
@@ -46,20 +44,10 @@ def trace() -> list[Json]:
 
 @pytest_asyncio.fixture(scope="module")
 async def world(embedded_dsn: str) -> AsyncIterator[World]:
-    async with fresh_database(embedded_dsn, migrated=True) as place:
-        await bootstrap.initialise(place, 1)
-        async with client_of(place, keys_required=True) as client:
-            client.headers["Authorization"] = f"Bearer {OF_ALL}"
-            store = bootstrap.open_store(place)
-            await store.callers.create_key(key_hash(OF_TEAM), Grant("ours", ["auditor"], [TEAM]))
-            await store.callers.create_key(key_hash(OF_ALL), Grant("all", ["admin"]))
-            await store.aclose()
-            assert (await client.post("/v1/events", json=trace())).status_code == 202
-            await work_off(place)
-            more = event("ADDED", node_manifest("n9", cpu="64"), LATER, "late")
-            assert (await client.post("/v1/events", json=[more])).status_code == 202
-            await work_off(place)
-            yield World(place, client)
+    more = event("ADDED", node_manifest("n9", cpu="64"), LATER, "late")
+    keys = {OF_TEAM: Grant("ours", ["auditor"], [TEAM])}
+    async with keyed_world(embedded_dsn, keys, OF_ALL, trace(), [more]) as world:
+        yield world
 
 
 @pytest_asyncio.fixture(scope="module")

@@ -128,7 +128,7 @@ class PlacementRow:
 
 
 class SessionRow(NamedTuple):
-    """Somebody who is signed in with a key, and until when."""
+    """A session of a key, and until when it lasts."""
 
     key_hash: bytes
     created_ms: int
