@@ -5,7 +5,8 @@ PIP := $(VENV)/bin/pip --disable-pip-version-check --quiet
 ARGS ?=
 
 REF ?= 85ee777
-PYTEST := $(VENV)/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+# A worker that dies ends the run: one that takes its place may wait forever for a test after its last.
+PYTEST := $(VENV)/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 # Hundreds of processes begin in a run of the tests: none of them is to compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
