@@ -5,12 +5,13 @@ PIP := $(VENV)/bin/pip --disable-pip-version-check --quiet
 ARGS ?=
 
 REF ?= 85ee777
-PYTEST := $(VENV)/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+# A worker that dies ends the run: one that takes its place may wait forever for a test after its last.
+PYTEST := $(VENV)/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 # Hundreds of processes begin in a run of the tests: none of them is to compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install dev demo test check bench bench-against wheel nightly oracle simulate chaos upstream serve lock sbom advisories clean
+.PHONY: help install dev demo test check bench bench-against wheel nightly oracle simulate chaos upstream serve pictures lock sbom advisories clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 15
@@ -77,6 +78,9 @@ upstream: $(VENV)/.installed-dev  ## seeded scenarios against kube-scheduler's o
 
 serve: install  ## worker, relay and API on the embedded default, until Ctrl-C
 	$(VENV)/bin/berth up $(ARGS)
+
+pictures: $(VENV)/.installed-dev  ## take the pictures of the console again (docs/pictures/console-*.png); needs Chromium
+	$(VENV)/bin/python -m docs.build.console_pictures
 
 build/supply/.installed: ops/supply/tools.lock
 	$(PYTHON) -m venv build/supply

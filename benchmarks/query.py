@@ -31,7 +31,7 @@ from domain.model.pods import PodTemplate
 from ops.child import environment, python_module, python_path
 from ops.postgres import PostgresServer
 from services import bootstrap
-from services.api.formats import cursor
+from services.api.formats import cursor, instant
 from services.codec.attempts import encode_attempt, pack_attempts
 from services.codec.encode import encode_decision, template_fragment
 from services.ports.journal import BATCHES, JournalRow
@@ -49,6 +49,7 @@ from services.ports.ledger import (
     PlacementOpened,
 )
 from services.ports.log import PODS_TOPIC, TopicPartition
+from services.worker.collector import collect_rarely
 
 BEGIN_MS = 1_767_225_600_000  # 2026-01-01
 SHARDS = 4
@@ -354,6 +355,12 @@ def questions(size: Size) -> dict[str, tuple[int, Ask]]:
         seq = draw.randrange(1, size.seconds // SHARDS * size.rate)
         return f"/v1/decisions?limit=100&cursor={cursor(seq, 0)}"
 
+    def exported(draw: random.Random) -> str:
+        """Return the decisions of 50 batches: 50 * 2 * rate of them."""
+        begin = BEGIN_MS + draw.randrange(size.life, max(size.life + 1, last - 50)) * 1_000
+        since, until = (instant(at_ms) for at_ms in (begin, begin + 50_000))
+        return f"/v1/export/decisions?format=csv&since={since}&until={until}"
+
     return {
         "a pod's story": (500, _get(lambda draw: f"/v1/pods/{name(draw)}")),
         "an explanation": (300, _get(lambda draw: f"/v1/decisions/{decision(draw)}/explanation")),
@@ -368,6 +375,7 @@ def questions(size: Size) -> dict[str, tuple[int, Ask]]:
         "a node at T": (50, _get(lambda draw: f"/v1/nodes/{node(draw)}?at={at(draw)}")),
         "a pod at T": (50, _get(placed)),
         "pending at T": (50, _get(lambda draw: f"/v1/pending?limit=100&at={at(draw)}")),
+        f"an export of {100 * size.rate:,} decisions as CSV": (5, _get(exported)),
         "diff over an hour": (5, _get(lambda draw: f"/v1/diff?{hour(draw)}")),
     }
 
@@ -382,6 +390,7 @@ async def ask_all(
     """Ask each question many times, one after another."""
     found = []
     async with bootstrap.open_app(bootstrap.Place(dsn, None), keys_required=False) as app:
+        collect_rarely()  # as the process of an API does
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://berth", timeout=120) as client:
             for question, (times, ask) in questions(size).items():
@@ -458,6 +467,7 @@ def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> 
     count = next(count for count in (1_000, 500, 100, 10) if count <= len(versions))
     each = PODS // count
     made, opened = [], []
+    fragment = template_fragment(PodTemplate(requests=REQUESTS), signature)
     for seq in range(first, first + PODS):
         of = {"shard": lease.shard, "seq": seq, "pod_uid": f"new-{seq}", "namespace": "ns-1"}
         pod: dict[str, Any] = {**of, "name": f"new-{seq}", "resource_version": 1, "signature": signature}
@@ -471,7 +481,7 @@ def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> 
             profile="default-scheduler",
             cycle_seq=first,
         )
-        made.append((decided, b"x" * 700))
+        made.append((decided, encode_decision(decided, fragment, {"app": "web"}, 17, "key:ops")))
         opened.append(PlacementOpened(**pod, labels={"app": "web"}, node=node, adopted=False, at_ms=at_ms))
     claims = []
     for number in range(1, count + 1):
@@ -498,7 +508,7 @@ def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> 
     )
 
 
-async def _committing(dsn: str, seconds: float, per_second: int, beside: str) -> Commits:
+async def committing(dsn: str, seconds: float, per_second: int, beside: str) -> Commits:
     """Commit in a process of its own, as a worker does."""
     process = await asyncio.create_subprocess_exec(
         *python_module("benchmarks.query", dsn, str(seconds), str(per_second)),
@@ -525,10 +535,10 @@ async def measure(
     generated = await generate(dsn, size, report)
     report("asking")
     asked = await ask_all(dsn, size, report=report)
-    alone = await _committing(dsn, seconds, per_second, "nothing")
-    committing = asyncio.create_task(_committing(dsn, seconds, per_second, "questions about the past"))
+    alone = await committing(dsn, seconds, per_second, "nothing")
+    placing = asyncio.create_task(committing(dsn, seconds, per_second, "questions about the past"))
     beside: list[Asked] = []
-    while not committing.done():
+    while not placing.done():
         beside = await ask_all(dsn, size, only=" at T")
     named = [msgspec.structs.replace(each, question=f"{each.question}, beside commits") for each in beside]
     return QueryReport(
@@ -538,7 +548,7 @@ async def measure(
         placed=size.life * size.rate,
         generated_seconds=round(generated, 1),
         asked=[*asked, *named],
-        commits=[alone, await committing],
+        commits=[alone, await placing],
         clock=CLOCK,
         machine=described,
     )

@@ -1,4 +1,4 @@
-"""A process that answers why pods wait, from a cluster of its own: a question a line, an answer a line.
+"""A process that answers why pods wait and plans manifests: a question a line, an answer a line.
 
 The first line says where the ledger is. It ends when its standard input does, with the process that started
 it at the latest. Whatever it holds goes with it: a million pods are not for the heap of an API.
@@ -21,11 +21,12 @@ from domain.cures.search import find_cures
 from domain.cures.trials import Bounds
 from domain.cycle.schedule import Scheduler
 from domain.kernels.compiling import Compilations
-from domain.model.errors import BerthError
+from domain.model.errors import BerthError, FieldError
 from domain.model.limits import cure_seconds_max
 from domain.model.pods import PodSpec
 from services.bootstrap import Place, open_ledger
-from services.ports.advice import Asked, Beginning, Failed, Told
+from services.planning import planned
+from services.ports.advice import Asked, Beginning, Failed, PlanAsked, PlanTold, Told
 from services.ports.ledger import LedgerBase, LedgerPart
 from services.worker.restoring import restored
 
@@ -51,6 +52,13 @@ class Advising:
         except BaseException:
             self._scheduler = None  # a search that failed may have left a change behind
             raise
+
+    def plan(self, asked: PlanAsked) -> PlanTold:
+        """Plan manifests on a cluster that is read for it and then forgotten."""
+        self._scheduler = None  # two clusters need not find room beside each other
+        compiled: list[str] = []
+        with Compilations(compiled.append):
+            return planned(self._at.dsn, self._at.seed, asked)
 
     def _is_outdated(self, asked: Asked) -> bool:
         """Say whether to read the ledger again, also for a pod that came since: half of the time at most."""
@@ -103,10 +111,12 @@ def main() -> None:
     threading.Thread(target=_read_lines, args=(lines,), daemon=True).start()
     advising = Advising(msgspec.json.decode(lines.get(), type=Beginning))
     while True:
-        asked = msgspec.json.decode(lines.get(), type=Asked)
-        answer: Told | Failed
+        asked = msgspec.json.decode(lines.get(), type=Asked | PlanAsked)
+        answer: Told | PlanTold | Failed
         try:
-            answer = advising.answer(asked)
+            answer = advising.plan(asked) if isinstance(asked, PlanAsked) else advising.answer(asked)
+        except FieldError as error:
+            answer = Failed(code=error.code, message=error.message, path=error.path)
         except BerthError as error:
             answer = Failed(code=error.code, message=str(error))
         sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")

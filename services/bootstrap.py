@@ -285,7 +285,7 @@ async def open_app(
     from services.api.deps import Deps
     from services.api.health import Lookout, watch_database
     from services.codec.gateway import Appender, Gateway
-    from services.forgetting import FORGET_SECONDS, forget_old
+    from services.forgetting import FORGET_SECONDS
     from services.metrics import ApiMetrics, process_registry
 
     told = settings or Settings()
@@ -312,14 +312,9 @@ async def open_app(
         stack.push_async_callback(audits.aclose)
         accesses = AccessLog(store.callers, metrics)
         stack.push_async_callback(accesses.aclose)
-        hours, days = told.event_id_hours, told.access_log_days
-        old = {
-            "event-ids": partial(forget_old, store.callers.forget_events, hours * 3600),
-            "accesses": partial(forget_old, store.callers.forget_accesses, days * 86_400),
-        }
         beside = [
             endless("writing the access log", accesses.run),
-            *_tidying(old, FORGET_SECONDS, metrics.tidied),
+            *_tidying(_forgotten(store, told), FORGET_SECONDS, metrics.tidied),
         ]
         if local_user is None:  # a command tells its user itself
             beside.append(endless("watching the database", partial(watch_database, store.processes)))
@@ -329,7 +324,24 @@ async def open_app(
         if advisor is not None:
             stack.push_async_callback(advisor.aclose)
         parts = (store, log, appender, gate, Gateway(), metrics, lookout, noted, audits, advisor)
-        yield create_app(Deps(*parts, _stream_limits(told)), names)
+        app = create_app(Deps(*parts, _stream_limits(told)), names)
+        if local_user is None:
+            from services.console.app import install
+
+            install(app)  # a command of its user shows no pages
+        yield app
+
+
+def _forgotten(store: Store, settings: Settings) -> dict[str, Step]:
+    """Return what forgets the old rows of the API's own tables, by what they are."""
+    from services.forgetting import forget_old
+
+    callers, hours, days = store.callers, settings.event_id_hours, settings.access_log_days
+    return {
+        "event-ids": partial(forget_old, callers.forget_events, hours * 3600),
+        "accesses": partial(forget_old, callers.forget_accesses, days * 86_400),
+        "sessions": partial(forget_old, callers.forget_sessions, 0.0),
+    }
 
 
 def _advising(at: Place, settings: Settings) -> How:

@@ -26,6 +26,7 @@ from services.metrics import Heartbeat, process_app, process_registry
 from services.ports.store import Grant
 from services.rate_limit import RateLimit
 from services.supervising import announced, supervise
+from services.worker.collector import collect_rarely
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -79,6 +80,7 @@ async def _serve_api(app: FastAPI, listening: socket.socket, settings: Settings)
             "warning: keys and answers cross the network unencrypted; "
             "set BERTH_API_TLS_CERT and BERTH_API_TLS_KEY, or put a proxy with TLS before this API"
         )
+    collect_rarely()
     await serve_http(app, [listening], tls=tls, ending=app.state.live.stop)
 
 
@@ -175,7 +177,9 @@ async def serve_api(settings: Settings) -> None:
 
                 async def answer() -> None:
                     # The reader may stop the process: signals are waited for by now.
-                    announce(f"API on {url} (described at /docs), {build()}; Ctrl-C stops it")
+                    announce(
+                        f"API on {url} (described at /docs, console at /console/), {build()}; Ctrl-C stops it"
+                    )
                     await _serve_api(app, listening, settings)
 
                 await supervise(answer())
@@ -227,6 +231,7 @@ async def serve_up(settings: Settings, then: Callable[[Running], Awaitable[None]
 
         async def stay() -> None:
             announce(f"berth is up: {running.url} (described at /docs), {build()}; Ctrl-C stops it")
+            announce(f"the console: {running.url}/console/")
             await asyncio.Event().wait()
 
         async def beside() -> None:

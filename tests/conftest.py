@@ -82,6 +82,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("real")
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Name what failed at once: a run that is cut later would not say it."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        sys.__stdout__.write(f"\n{report.nodeid} failed ({report.when}, {report.duration:.0f} s)\n")
+        sys.__stdout__.flush()
+
+
 def pytest_runtest_logfinish() -> None:
     """Collect what tests leave behind once it is much: large arrays are few objects for the collector."""
     if _resident() > _resident_bytes[0] + _GROWTH_BYTES_MAX:

@@ -180,6 +180,12 @@ class StreamClient:
             while not self.body and not self.is_over:
                 await self._moved.wait()
 
+    async def over(self, seconds: float) -> None:
+        """Wait until the server ends the answer, for so long."""
+        async with asyncio.timeout(seconds):
+            while not self.is_over:
+                await self._moved.wait()
+
     async def ended(self, seconds: float = 10.0) -> Seen:
         """Wait until the stream ends; return its last event."""
         assert self._task is not None

@@ -201,6 +201,9 @@ cure_dry_runs_max = 200
 cure_pods_max = 1_000  # of a group: for so many each cure is counted
 cure_seconds_max = 5
 cures_asked_at_once_max = 16  # of one API process; they are answered one after another
+plan_pods_max = 1_000  # that one request plans, those of workloads and copies included
+plan_more_max = 10_000  # copies that are counted of a pod
+plan_more_pods_max = 5  # different pods of which it is counted how many more fit, or what would cure them
 advisor_kept_seconds = 60  # the cluster that is asked goes so long after the last question
 advisor_answer_seconds_max = 110  # with the time that it takes to read the ledger
 
@@ -218,6 +221,9 @@ past_at_once = 2  # questions about the past, which read more than others
 reads_of_key_at_once = 2  # so that one key leaves others their turn
 appends_of_key_at_once = 2  # requests with events that look their ids up or append, for the same reason
 connection_wait_seconds = 1.5
+sessions_per_key_max = 100  # who signs in once more ends the oldest
+session_seconds_max = 12 * 3600
+form_bytes_max = 2 << 20  # that the console takes: manifests to plan, as a browser writes them
 exports_at_once = 2  # each on a connection of its own, beside those of lists
 export_seconds_max = 600  # a snapshot keeps the database from cleaning up what each commit leaves behind
 

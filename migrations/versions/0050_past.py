@@ -48,6 +48,7 @@ CREATE TABLE past_pending (
     PRIMARY KEY (removed_by, removed_batch, pod_uid, shard)
 );
 CREATE INDEX past_pending_pod ON past_pending (namespace, name);
+CREATE INDEX past_pending_group ON past_pending (shard, signature);
 CREATE TABLE past_labels (
     shard integer NOT NULL,
     seq bigint NOT NULL,
@@ -188,6 +189,8 @@ _DO = {
     "reach()": "the position of the journal from which on the past is known",
     "position_at": "the position at a log time: of the longest prefix of the journal without a later row",
     "cut": "of each shard, the last batch and the next decision of a prefix of the journal",
+    "closing": "the statement of closed_since",
+    "closed_since": "placements that were open at the session''s moment and have ended since",
     "held": "what the pods of these nodes, or of all (null), ask for together, as of the session''s moment",
     "as_of": "lets all tables of this session be as they were at a log time, and returns the last by then",
 }
@@ -196,9 +199,6 @@ _DO = {
 def _began(by: str, batch: str) -> str:
     return f"({batch} IS NULL OR {batch} <= (SELECT past.batches())[{by} + 1])"
 
-
-_CUT_ROWS = """(SELECT (at - 1)::integer AS shard, batch
-    FROM unnest((SELECT past.batches())) WITH ORDINALITY AS u (batch, at)) AS cut"""
 
 _LABELS = """coalesce((
     SELECT coalesce(l.labels, '{}') FROM public.past_labels l WHERE (l.shard, l.seq) = (p.shard, p.seq)
@@ -221,6 +221,26 @@ def _waiting(table: str) -> str:
 
 _OBJECT = "kind, namespace, name, object, resource_version, at_ms, sent_by"
 _OPENED = _began("p.opened_by", "p.opened_batch")
+
+# Of what closed since, which may be most of the history, only what was there is read. The server finds it
+# by both indexes where it knows the numbers, so the statement is written with them.
+_CLOSED_SINCE = (
+    """
+CREATE FUNCTION past.closing() RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT format('SELECT * FROM public.placements c WHERE (%s) AND (%s)',
+        string_agg(format('c.closed_by = %s AND c.closed_batch > %s', u.at - 1, u.batch), ' OR '),
+        string_agg(format('c.shard = %s AND c.seq < %s', u.at - 1, u.seq), ' OR '))
+    FROM unnest(past.batches(), past.seqs()) WITH ORDINALITY AS u (batch, seq, at)
+$$
+""",
+    """
+CREATE FUNCTION past.closed_since() RETURNS SETOF public.placements LANGUAGE plpgsql STABLE ROWS 100000 AS $$
+BEGIN
+    RETURN QUERY EXECUTE past.closing();
+END
+$$
+""",
+)
 
 # As the invariant requested-is-the-sum says it; of some nodes, or (null) of all.
 _HELD = """
@@ -257,13 +277,11 @@ _VIEWS = {
 SELECT {_PLACED}, CASE WHEN NOT {_IS_OPEN} THEN p.released_at_ms END AS released_at_ms, p.recorded_at,
     CASE WHEN NOT {_IS_OPEN} THEN p.released_recorded_at END AS released_recorded_at, {_REST}
 FROM public.placements p WHERE {_OPENED}""",
-    # For who reads all of them: what is open, and what has closed since, along the index of each shard.
+    # For who reads all of them: what is open, and what has closed since.
     "open_placements": f"""
 {_OPEN} FROM public.placements p WHERE p.released_at_ms IS NULL AND {_OPENED}
 UNION ALL
-{_OPEN} FROM {_CUT_ROWS} CROSS JOIN LATERAL (
-    SELECT * FROM public.placements c WHERE c.closed_by = cut.shard AND c.closed_batch > cut.batch OFFSET 0
-) AS p WHERE {_OPENED}""",
+{_OPEN} FROM past.closed_since() p WHERE {_OPENED}""",
     "pending": f"""
 {_waiting("public.pending w")} WHERE {_began("w.added_by", "w.added_batch")}
 UNION ALL
@@ -320,6 +338,8 @@ def upgrade() -> None:
     for name in _SETTINGS:
         body = f"SELECT current_setting('berth.{name}')::bigint[]"
         op.execute(f"CREATE FUNCTION past.{name}() RETURNS bigint[] LANGUAGE sql STABLE AS $$ {body} $$")
+    for function in _CLOSED_SINCE:
+        op.execute(function)
     for name, query in _VIEWS.items():
         op.execute(f"CREATE VIEW past.{name} AS {query}")
         op.execute(

@@ -68,6 +68,8 @@ class AccessLog:
         caller: Caller | None = state.get("caller")
         if route in _HEALTH or (status < 400 and (caller is None or route == "/metrics")):
             return
+        if state.get("is_console"):
+            return  # what a page of the console asks is noted, each question by itself
         if code == "unauthorized":
             shown = any(name == b"authorization" for name, _ in scope["headers"])
             code = "wrong-key" if shown else "no-key"

@@ -1,4 +1,4 @@
-"""Asks the process that knows the cluster why pods wait: one process for all callers, one question at a time.
+"""Asks the process that knows the cluster, why pods wait and where others would go: one question at a time.
 
 It is started with the first question and ended some time after the last one. The API itself neither reads the
 whole ledger nor loads a kernel, so that no question holds up its event loop.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from domain.model.errors import FieldError
 from domain.model.limits import (
     advisor_answer_seconds_max,
     advisor_kept_seconds,
@@ -21,7 +22,7 @@ from domain.model.limits import (
 )
 from services.api.failures import STATUS, ApiError
 from services.background import begin
-from services.ports.advice import Asked, Beginning, Failed, Told
+from services.ports.advice import Asked, Beginning, Failed, PlanAsked, PlanTold, Told
 
 
 class How(NamedTuple):
@@ -32,7 +33,8 @@ class How(NamedTuple):
     beginning: Beginning
 
 
-_decode = msgspec.json.Decoder(Told | Failed).decode
+_Answer = Told | PlanTold | Failed
+_decode: Callable[[bytes], _Answer] = msgspec.json.Decoder(_Answer).decode
 
 
 class Advisor:
@@ -53,19 +55,30 @@ class Advisor:
         return None if self._process is None else self._process.pid
 
     async def ask(self, question: Asked) -> Told:
-        """Return the answer to a question.
+        """Return why a pod waits.
 
-        Raises ``ApiError``: too many wait for theirs already, or the process failed.
+        Raises ``ApiError``: too many wait for an answer already, or the process failed.
         """
+        answer = await self._ask(question)
+        assert isinstance(answer, Told)
+        return answer
+
+    async def plan(self, question: PlanAsked) -> PlanTold:
+        """Return where pods would go. Raises ``FieldError`` for manifests without sense, else as ``ask``."""
+        answer = await self._ask(question)
+        assert isinstance(answer, PlanTold)
+        return answer
+
+    async def _ask(self, question: Asked | PlanAsked) -> Told | PlanTold:
         if self._asked_count >= cures_asked_at_once_max:
             raise ApiError("busy", f"{cures_asked_at_once_max} such questions wait already; ask again soon")
         if self._ending is not None:
             self._ending.cancel()
         self._asked_count += 1
         # A caller that leaves must not take the answer of the next one for its own.
-        return await asyncio.shield(begin("asking why a pod waits", self._in_turn(question)))
+        return await asyncio.shield(begin("asking about the cluster", self._in_turn(question)))
 
-    async def _in_turn(self, question: Asked) -> Told:
+    async def _in_turn(self, question: Asked | PlanAsked) -> Told | PlanTold:
         try:
             async with self._turn:
                 answer = await self._exchange(question)
@@ -75,10 +88,12 @@ class Advisor:
                 loop = asyncio.get_running_loop()
                 self._ending = loop.call_later(self._kept_seconds, self._kill)
         if isinstance(answer, Failed):
+            if answer.path is not None:
+                raise FieldError(answer.path, answer.message)
             raise ApiError(answer.code if answer.code in STATUS else "unavailable", answer.message)
         return answer
 
-    async def _exchange(self, question: Asked) -> Told | Failed:
+    async def _exchange(self, question: Asked | PlanAsked) -> _Answer:
         if self._process is not None and self._process.returncode is not None:  # it was killed meanwhile
             self._process = None
         process = self._process or await self._start()
@@ -90,7 +105,7 @@ class Advisor:
                 line = await process.stdout.readline()
             if not line:
                 raise ApiError("unavailable", "the search for cures failed; the log of the API says why")
-            answer: Told | Failed = _decode(line)
+            answer = _decode(line)
         except TimeoutError:
             self._kill()
             raise ApiError("too-slow", "the ledger could not be read and searched in time") from None

@@ -25,6 +25,7 @@ from services.api.deps import Deps
 from services.api.disconnect import CancelOnDisconnect
 from services.api.export import export_routes
 from services.api.failures import ApiError, json_answer
+from services.api.field import field_routes
 from services.api.gangs import gang_routes
 from services.api.history_routes import history_routes
 from services.api.ingest import ingest_routes
@@ -33,11 +34,13 @@ from services.api.live import Live
 from services.api.nominations import nomination_routes
 from services.api.origin import OriginCheck, check_media_type
 from services.api.past import past_routes
+from services.api.plan import plan_routes
 from services.api.profiles import profile_routes
 from services.api.read_after import Waited, wait_until_there
 from services.api.replicas import replicas_routes
 from services.api.resending import resend_routes
 from services.api.routes import decision_routes, node_routes, one_decision_routes, pod_routes, state_routes
+from services.api.session_routes import session_routes
 from services.api.shadow import shadow_routes
 from services.api.stream_routes import stream_routes
 from services.api.usage import usage_routes
@@ -49,6 +52,14 @@ from services.metrics import CONTENT_TYPE, ApiMetrics, render_ledger
 from services.rate_limit import RateLimit
 
 DESCRIPTION = "Who was placed where, why, why not; and the way in for events. Times are UTC."
+_READING = {
+    "profiles": profile_routes,
+    "config": config_routes,
+    "usage": usage_routes,
+    "bill": bill_routes,
+    "callers": session_routes,
+}
+"""Routes for all callers that may read, by their tag."""
 _ERRORS = answering(Error, "default", "What was wrong and what to do")
 
 
@@ -82,7 +93,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     app.include_router(
         resend_routes(deps), tags=["events"], dependencies=[_allowing(deps, "write")], responses=_ERRORS
     )
-    for router in (node_routes(deps), pod_routes(deps), past_routes(deps)):
+    for router in (node_routes(deps), field_routes(deps), pod_routes(deps), past_routes(deps)):
         app.include_router(router, tags=["state"], dependencies=[read], responses=_ERRORS)
     app.include_router(decision_routes(deps), tags=["decisions"], dependencies=[read], responses=_ERRORS)
     reading = (
@@ -90,6 +101,7 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
         one_decision_routes,
         state_routes,
         why_routes,
+        plan_routes,
         nomination_routes,
         gang_routes,
         worker_routes,
@@ -99,10 +111,8 @@ def create_app(deps: Deps, names: frozenset[str] | None = None) -> FastAPI:
     )
     for routes in reading:
         app.include_router(routes(deps), tags=["decisions"], dependencies=[read], responses=_ERRORS)
-    app.include_router(profile_routes(deps), tags=["profiles"], dependencies=[read], responses=_ERRORS)
-    app.include_router(config_routes(deps), tags=["config"], dependencies=[read], responses=_ERRORS)
-    app.include_router(usage_routes(deps), tags=["usage"], dependencies=[read], responses=_ERRORS)
-    app.include_router(bill_routes(deps), tags=["bill"], dependencies=[read], responses=_ERRORS)
+    for tag, routes in _READING.items():
+        app.include_router(routes(deps), tags=[tag], dependencies=[read], responses=_ERRORS)
     app.include_router(
         export_routes(deps), tags=["export"], dependencies=[_allowing(deps, "export")], responses=_ERRORS
     )
@@ -145,7 +155,7 @@ def _reading(deps: Deps, live: Live, folding: Folding) -> Any:
             check_media_type(request)
             _check_parameters(request, "wait")
             if wait is not None:
-                await wait_until_there(live, folding, wait)
+                await wait_until_there(deps.store, live, folding, wait)
             async with deps.gate.allowance.answering(caller):
                 yield
 

@@ -14,7 +14,7 @@ from domain.model.errors import Unavailable
 from services.api.allowance import Allowance, Logins
 from services.api.caller import MAY, Caller, asks_of_own_node
 from services.api.failures import ApiError
-from services.api.keys import key_hash
+from services.api.keys import is_session, key_hash
 from services.api.origin import is_proxied
 from services.codec.seal import ANONYMOUS, of_user
 from services.config import REQUESTS_PER_KEY, local_user
@@ -74,7 +74,7 @@ class Gate:
             return self._local_user is not None
         if not self._required and not self._any_key:
             return True
-        key = _key_of(Headers(raw=scope["headers"]))
+        key = key_of(Headers(raw=scope["headers"]))
         return key is not None and self._logins.is_good(key_hash(key))
 
     async def _needs_key(self) -> bool:
@@ -110,7 +110,7 @@ class Gate:
                 # Who merely reaches this port now would keep a key for the time when keys are asked for.
                 raise ApiError("forbidden", "`berth api-key create NAME --role admin` makes the first key")
             return Caller.unnamed(ANONYMOUS if self._local_user is None else of_user(self._local_user))
-        key = _key_of(request.headers)
+        key = key_of(request.headers)
         if key is None:
             raise ApiError(
                 "unauthorized",
@@ -118,7 +118,7 @@ class Gate:
                 "or name a file with it in BERTH_API_KEY_FILE for the commands; "
                 "`berth api-key create NAME --role auditor` makes one",
             )
-        caller = request.state.caller = Caller.of(await self._grant(request, key_hash(key)))
+        caller = request.state.caller = Caller.of(await self._grant(request, key))
         if not caller.roles & MAY[action]:
             have, needed = " and ".join(sorted(caller.roles)), " or ".join(sorted(MAY[action]))
             raise ApiError("forbidden", f"a key with the role {have} may not {action} here; {needed} may")
@@ -128,23 +128,28 @@ class Gate:
         return caller
 
     def _is_owner(self, headers: Headers) -> bool:
-        key = _key_of(headers)
+        key = key_of(headers)
         if key is None or self._owner_hash is None:
             return False
         return compare_digest(key_hash(key), self._owner_hash)
 
-    async def _grant(self, request: Request, hashed: bytes) -> Grant:
-        """Look a key up, each time: it may have been revoked just now. That costs about a millisecond."""
-        address = address_of(request.client and request.client.host)
+    async def _grant(self, request: Request, key: str) -> Grant:
+        """Look a key or a session up, each time: it may have been revoked just now. That takes 1 ms."""
+        address, hashed = address_of(request.client and request.client.host), key_hash(key)
         self._logins.check(address, hashed)
-        grant = await self._store.callers.grant(hashed)
+        if is_session(key):
+            session = await self._store.callers.session(hashed)
+            grant, lost = session and session.grant, "this session has ended, or its key was revoked: sign in"
+            request.state.session = session
+        else:
+            grant, lost = await self._store.callers.grant(hashed), "this key is unknown or was revoked"
         self._logins.note(address, hashed, good=grant is not None)
         if grant is None:
-            raise ApiError("unauthorized", "this key is unknown or was revoked")
+            raise ApiError("unauthorized", lost)
         return grant
 
 
-def _key_of(headers: Headers) -> str | None:
+def key_of(headers: Headers) -> str | None:
     """Return the key that a request shows."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
     return key.strip() or None if scheme.lower() == "bearer" else None

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Path, Request, Response
 
-from domain.model.errors import FieldError
-from domain.model.validation import field_error, shown
 from services.api.answers import Key, KeyPage, KeyRevoked, KeyToMake, NewKey
+from services.api.bodies import struct_of
 from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
@@ -18,22 +16,6 @@ from services.api.formats import stamp
 from services.api.ingest import read_body
 from services.api.keys import checked_grant, in_force, key_hash, new_key
 from services.ports.store import Grant
-
-_UNKNOWN = re.compile(r"unknown field `(.*)`", re.DOTALL)
-
-
-def _wanted(body: bytes) -> Grant:
-    """Return the grant that a body describes."""
-    try:
-        wanted = msgspec.json.decode(body, type=KeyToMake)
-    except msgspec.ValidationError as error:
-        if unknown := _UNKNOWN.search(str(error)):
-            message = f"is no field of a key; allowed are {', '.join(KeyToMake.__struct_fields__)}"
-            raise FieldError(shown(unknown[1])[1:-1], message) from None
-        raise field_error(error, "") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ApiError("not-json", f"the body is not JSON: {error}") from None
-    return checked_grant(Grant(**msgspec.structs.asdict(wanted)))
 
 
 def key_routes(deps: Deps) -> APIRouter:
@@ -72,7 +54,8 @@ def key_routes(deps: Deps) -> APIRouter:
         openapi_extra={"requestBody": content},
     )
     async def make_key(request: Request) -> Response:
-        grant, key = _wanted(await read_body(request)), new_key()
+        wanted = struct_of(await read_body(request), KeyToMake, "a key")
+        grant, key = checked_grant(Grant(**msgspec.structs.asdict(wanted))), new_key()
         await deps.store.callers.create_key(key_hash(key), grant)
         return json_answer(NewKey(name=grant.name, key=key), 201)
 

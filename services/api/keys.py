@@ -35,6 +35,7 @@ KEY_NAME_LENGTH_MAX = 63
 NAMESPACES_PER_KEY_MAX = 100
 PRIORITY_CLASSES_PER_KEY_MAX = 100
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@:+-]{{0,{KEY_NAME_LENGTH_MAX - 1}}}")
+_SESSION = "berth_session_"
 _INT32_MAX = 2**31 - 1
 _RATES = {"events_per_second": _INT32_MAX, "bytes_per_second": 2**62, "requests_at_once": _INT32_MAX}
 
@@ -42,6 +43,16 @@ _RATES = {"events_per_second": _INT32_MAX, "bytes_per_second": 2**62, "requests_
 def new_key() -> str:
     """Return a fresh key; it is shown once and only its hash is kept."""
     return f"berth_{secrets.token_urlsafe(32)}"
+
+
+def new_session() -> str:
+    """Return the token of a fresh session, shown as a key is; only its hash is kept."""
+    return f"{_SESSION}{secrets.token_urlsafe(32)}"
+
+
+def is_session(key: str) -> bool:
+    """Return whether what is shown as a key is the token of a session."""
+    return key.startswith(_SESSION)
 
 
 def key_hash(key: str) -> bytes:

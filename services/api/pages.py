@@ -1,6 +1,7 @@
-"""Pages for people: what this API offers at ``/``, and its contract to read and try at ``/docs``.
+"""What this API offers, at ``/``, and its contract to read and try at ``/docs``.
 
-Both load nothing from elsewhere, so they work where there is no internet.
+Where the console is, ``/`` leads browsers there (``app.state.home``). The page loads nothing from elsewhere,
+so it works where there is no internet.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import html
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI, Request, Response, Security
 from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.security import HTTPBearer
 from starlette.staticfiles import StaticFiles
 
@@ -40,27 +40,6 @@ _TRY = {
 }
 """Parameters that make an answer one can read in a browser."""
 
-_PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>berth</title>
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem }}
-td {{ padding: .1rem 1.5rem .1rem 0; vertical-align: top }}
-</style>
-<h1>berth</h1>
-<p>{description}</p>
-<p><a href="docs">Read and try the API</a>, or take its contract as <a href="openapi.json">OpenAPI</a>.</p>
-<table>
-{rows}
-</table>
-<p>Where a key is needed, a browser cannot show it from here: use <a href="docs">the API's page</a> or
-<code>curl -H "Authorization: Bearer $BERTH_API_KEY"</code>.</p>
-</html>
-"""
-
-
 _MAY_LOAD = (
     "default-src 'none'; connect-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
     "script-src 'self'{scripts}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -76,7 +55,7 @@ def _page(text: str) -> HTMLResponse:
 
 
 def install(app: FastAPI) -> None:
-    """Add the pages. Call it after all other routes, since the first page lists them."""
+    """Add the pages. Call it after all other routes of the API, since the first page lists them."""
 
     @functools.cache  # to write it takes 10 ms
     def contract() -> bytes:
@@ -104,13 +83,11 @@ def install(app: FastAPI) -> None:
 
     @app.get("/", include_in_schema=False)
     async def index(request: Request) -> Response:
-        offered = list(_offered(app.openapi()))
-        if "application/json" in request.headers.get("accept", ""):
-            links = [{"path": path, "summary": summary} for path, summary in offered]
-            return json_answer(
-                {"name": app.title, "docs": "/docs", "openapi": "/openapi.json", "links": links}
-            )
-        return _page(_PAGE.format(description=html.escape(app.description), rows=_rows(offered)))
+        home = getattr(request.app.state, "home", None)
+        if home is not None and "application/json" not in request.headers.get("accept", ""):
+            return RedirectResponse(request.scope.get("root_path", "") + home)
+        links = [{"path": path, "summary": summary} for path, summary in _offered(app.openapi())]
+        return json_answer({"name": app.title, "docs": "/docs", "openapi": "/openapi.json", "links": links})
 
 
 def _offered(contract: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -118,10 +95,3 @@ def _offered(contract: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for path, operations in contract["paths"].items():
         if "get" in operations and "{" not in path:
             yield path + _TRY.get(path, ""), operations["get"]["summary"]
-
-
-def _rows(offered: list[tuple[str, str]]) -> str:
-    return "\n".join(
-        f'<tr><td><a href="{html.escape(path[1:])}">{html.escape(path)}</a><td>{html.escape(summary)}'
-        for path, summary in offered
-    )

@@ -9,11 +9,17 @@ from services.api.formats import cursor, instant, parse_group, quantities, row_i
 from services.ports.store import Standing, Store, WaitingGroup
 
 
-async def list_pending(store: Store, shard: int | None, *, limit: int, at: str | None) -> PendingPage:
-    """Return a page of the groups of pending pods with why they wait, largest first."""
-    rows = await store.pending(shard, None, limit, parse_group(at) if at else None)
+async def list_pending(
+    store: Store, shard: int | None, *, limit: int, at: str | None, oldest_first: bool
+) -> PendingPage:
+    """Return a page of the groups of pending pods with why they wait, the largest or the oldest first."""
+    after = parse_group(at) if at else None
+    rows = await store.pending(shard, None, limit, after, oldest_first=oldest_first)
     last = rows[-1] if rows.more else None
-    following = None if last is None else cursor(last.pods_count, last.shard, last.signature.hex())
+    following = None
+    if last is not None:
+        place = last.since_ms if oldest_first else last.pods_count
+        following = cursor(place, last.shard, last.signature.hex())
     return PendingPage(items=await _groups(store, rows), next=following)
 
 

@@ -16,7 +16,8 @@ from services.api.live import Live
 from services.api.stream import check_place
 from services.api.stream_ids import parse_id
 from services.api.waiting import Folding
-from services.ports.log import TopicPartition
+from services.ports.log import CONFIG_TOPIC, NODES_TOPIC, PODS_TOPIC, USAGE_TOPIC, TopicPartition
+from services.ports.store import Store
 
 READ_SECONDS_MAX = 30.0
 POSITIONS_MAX = 50
@@ -49,10 +50,22 @@ def parse_positions(text: str) -> Mapping[TopicPartition, int]:
     return ends
 
 
-async def wait_until_there(live: Live, folding: Folding, text: str) -> None:
+async def check_positions(store: Store, ends: Mapping[TopicPartition, int]) -> None:
+    """Raise ``FieldError`` for a partition that no event is ever sent to; to wait for it would be in vain."""
+    shards = len(await store.processes.shards())
+    counts = {NODES_TOPIC: shards, PODS_TOPIC: shards, CONFIG_TOPIC: 1, USAGE_TOPIC: 1}
+    for topic, partition in ends:
+        if partition >= counts.get(topic, 0):
+            known = ", ".join(f"{each}/0" + (f" to {n - 1}" if n > 1 else "") for each, n in counts.items())
+            raise FieldError("wait", f"{topic}/{partition} takes no events; these do: {known}")
+
+
+async def wait_until_there(store: Store, live: Live, folding: Folding, text: str) -> None:
     """Wait until the ledger has what ``text`` says; raise ``ApiError`` where it has not in time."""
     if "/" in text:
-        reached = await folding.reached(parse_positions(text), READ_SECONDS_MAX)
+        ends = parse_positions(text)
+        await check_positions(store, ends)
+        reached = await folding.reached(ends, READ_SECONDS_MAX)
     else:
         place = parse_id(text, "wait")
         async with live.following():

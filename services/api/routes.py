@@ -302,10 +302,15 @@ def state_routes(deps: Deps) -> APIRouter:
         limit: Limit = 100,
         cursor: Cursor = None,
         shard: ShardNumber = None,
+        order: Annotated[
+            Literal["largest", "oldest"],
+            Query(description="largest: the group with most pods first; oldest: the one that waits longest"),
+        ] = "largest",
         at: AsOf = None,
     ) -> Response:
         store = await as_of_store(deps, request, at)
-        return json_answer(await list_pending(store, shard, limit=limit, at=cursor))
+        found = await list_pending(store, shard, limit=limit, at=cursor, oldest_first=order == "oldest")
+        return json_answer(found)
 
     @router.get(
         "/v1/pending/{shard}/{signature}",

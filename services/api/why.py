@@ -77,7 +77,7 @@ def _why(namespace: str, name: str, group: PendingGroup | None, told: Told, seen
         if told.node is None:  # it came after what was read
             raise ApiError("busy", f"{namespace}/{name} is too new to have been looked at; ask again soon")
         return _bound(namespace, name, told.node, told.log_time_ms)
-    cures = [_cure(each, seen) for each in found.cures]
+    cures = [cure_of(each, seen) for each in found.cures]
     state: State = "waiting"
     node = None
     if found.nominated_on:
@@ -120,7 +120,8 @@ def _summary(pod: str, found: of.Findings, cures: list[Cure]) -> str:
 # --------------------------------------------------------------------------------------------- in words
 
 
-def _cure(cure: of.Cure, seen: _Seen) -> Cure:
+def cure_of(cure: of.Cure, seen: _Seen) -> Cure:
+    """Return a cure in words; ``seen`` are the namespaces of which the caller sees pods."""
     changes = [_change(each, seen) for each in cure.changes]
     return Cure(
         does=" and ".join(each.does for each in changes),

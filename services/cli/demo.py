@@ -79,7 +79,8 @@ async def serve_demo(settings: Settings, *, leave: bool) -> None:
             await store.aclose()
             await log.aclose()
         if not leave:
-            echo(f"\nServing on {running.url}, described at /docs; Ctrl-C stops it.")
+            echo(f"\nThe console: {running.url}/console/")
+            echo(f"Serving on {running.url}, described at /docs; Ctrl-C stops it.")
             await asyncio.Event().wait()
 
     await serve_up(settings, show)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import io
 import json
-import math
 import queue
 import re
 import sys
@@ -15,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from domain.model.errors import FieldError
-from domain.model.validation import key_path
 from services.cli.options import CommandError
+from services.plan.plain import TOO_DEEP, TOO_MANY, VALUES_SPARE, NotParsed, Plain, parse
 
 if TYPE_CHECKING:
     from services.plan.kinds import Skipped
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
 CHUNK = 1000
 _IDLE_SECONDS = 0.01
 _EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED", "BIND_FAILED")
-_VALUES_SPARE = 100_000  # aliases may add so many values; without them a text has fewer than characters
-_TOO_MANY = "its aliases make far more of it than its text; write it out"
 
 
 class Document(NamedTuple):
@@ -185,57 +181,29 @@ def _values(text: str, name: str, suffix: str, wrong: list[str] | None = None) -
     as_json = suffix in (".json", ".jsonl", ".ndjson")
     if not as_json and suffix not in (".yaml", ".yml"):
         as_json = text.lstrip()[:1] in ("{", "[")
-    found = _json_documents(text, name) if as_json else _yaml_documents(text, name)
-    plain = _Plain(len(text) + _VALUES_SPARE)
+    found = _parsed(text, name, as_json=as_json)
+    plain = Plain(len(text) + VALUES_SPARE)
     for number, value in enumerate(found, start=1):
         try:
             yield plain.of(value, "")
         except FieldError as error:
             where = f"{error.path.lstrip('.')}: " if error.path else ""
             said = f"{name}, document {number}: {where}{error.message}"
-            if wrong is None or error.message == _TOO_MANY:
+            if wrong is None or error.message == TOO_MANY:
                 raise CommandError(said) from None
             wrong.append(said)
             yield None
         except RecursionError:
-            raise CommandError(f"{name}: nested too deeply to be an object of Kubernetes") from None
+            raise CommandError(f"{name}: {TOO_DEEP}") from None
 
 
-def _json_documents(text: str, name: str) -> Iterator[Any]:
-    decoder = json.JSONDecoder()
-    at, end = 0, len(text)
-    while True:
-        while at < end and text[at].isspace():
-            at += 1
-        if at == end:
-            return
-        try:
-            document, at = decoder.raw_decode(text, at)
-        except ValueError as error:
-            line = text.count("\n", 0, getattr(error, "pos", at)) + 1
-            said = getattr(error, "msg", str(error))
-            raise CommandError(f"{name}, line {line}: not JSON: {said}") from None
-        except RecursionError:
-            raise CommandError(f"{name}: nested too deeply to be an object of Kubernetes") from None
-        yield document
-
-
-def _yaml_documents(text: str, name: str) -> Iterator[Any]:
-    import yaml
-
-    from services.cli import safe_yaml
-
+def _parsed(text: str, name: str, *, as_json: bool) -> Iterator[Any]:
     try:
-        yield from safe_yaml.load_all(text, len(text) + _VALUES_SPARE)
-    except safe_yaml.TooDeep:
-        raise CommandError(f"{name}: nested too deeply to be an object of Kubernetes") from None
-    except safe_yaml.TooMany:
-        raise CommandError(f"{name}: {_TOO_MANY}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
-        said = getattr(error, "problem", None) or "it does not parse"
-        raise CommandError(f"{name}{where}: not YAML: {said}") from None
+        yield from parse(text, as_json=as_json)
+    except NotParsed as error:
+        where = f", line {error.line}" if error.line else ""
+        said = f"not {error.language}: {error.said}" if error.language else error.said
+        raise CommandError(f"{name}{where}: {said}") from None
 
 
 def expand(document: Any, place: str, event_type: str) -> Iterator[Document]:
@@ -308,48 +276,6 @@ def _profiles(document: Document, warnings: list[str]) -> Iterator[Document]:
     warnings += [f"{where}: {text}" for text in translation.warnings]
     for path, manifest in translation.profiles:
         yield Document(f"{where}, {path}", {**document.event, "object": manifest}, document.wrapped)
-
-
-class _Plain:
-    """Copies a document as JSON can hold it: times that YAML parsed are text again.
-
-    Parameters
-    ----------
-    values_max : int
-        How many values there may be. An alias costs nothing until it is copied.
-    """
-
-    def __init__(self, values_max: int) -> None:
-        self._left = values_max
-
-    def of(self, value: Any, path: str) -> Any:
-        """Return the copy.
-
-        Raises
-        ------
-        FieldError
-            There are too many values, a number is not finite (JSON would turn it into null), or JSON has no
-            such value.
-        """
-        self._left -= 1
-        if self._left < 0:
-            raise FieldError("", _TOO_MANY)
-        if isinstance(value, dict):
-            for key in value:
-                if not isinstance(key, str):
-                    raise FieldError(path, f"the key {key!r} is not a text; put it in quotes")
-            return {key: self.of(inner, key_path(path, key)) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [self.of(inner, f"{path}[{at}]") for at, inner in enumerate(value)]
-        if isinstance(value, int) and value.bit_length() > 64:
-            raise FieldError(path, "is a whole number of more than 64 bits; put it in quotes")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise FieldError(path, f"is {value}; a finite number is allowed")
-        if isinstance(value, datetime.date):
-            return value.isoformat().replace("+00:00", "Z")
-        if value is not None and not isinstance(value, str | int | float):
-            raise FieldError(path, f"is a {type(value).__name__} of YAML; what JSON can hold is allowed")
-        return value
 
 
 def stdin() -> BinaryIO:

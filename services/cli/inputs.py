@@ -142,7 +142,12 @@ def refused_by(plan: Plan, given: Sequence[Given]) -> list[str]:
 
 def lost(plan: Plan) -> list[str]:
     """Return a warning for each pod whose node is not there."""
-    return [f"pod {pod} is on node {node}, which is not among the nodes" for pod, node in plan.astray()]
+    nodes = plan.state.table.rows
+    return [
+        f"pod {key} is on node {entry.node}, which is not among the nodes"
+        for key, entry in plan.state.pods.items()
+        if entry.node and entry.node not in nodes
+    ]
 
 
 def profile_of(name: str) -> Profile:

@@ -258,6 +258,13 @@ class Plan:
         keys = {pod.key for pod in pods}
         return [planned for key, (_, planned) in self._answers.items() if key in keys]
 
+    def take_back(self, keys: Sequence[str]) -> None:
+        """Delete further pods, as if they had not come."""
+        for key in keys:
+            namespace, _, name = key.partition("/")
+            self._fold(_Given(PodDeleted(namespace, name), Given("DELETED", None)))
+            self._answers.pop(key, None)
+
     def verdicts(self) -> Iterator[Verdict]:
         """Show every node for each pod that was planned, one pod at a time, in the order of decision.
 
@@ -307,11 +314,6 @@ class Plan:
         for node in self.state.table.specs:
             self._notices.take_node(node, plans)
         return self._notices.lines()
-
-    def astray(self) -> list[tuple[str, str]]:
-        """Return the pods that are bound to a node which does not exist, and that node."""
-        nodes = self.state.table.rows
-        return [(key, e.node) for key, e in self.state.pods.items() if e.node and e.node not in nodes]
 
     # ------------------------------------------------------------------------------------------ folding
 

@@ -15,6 +15,7 @@ from services.ports.actions import ActionState as ActionState
 from services.ports.bills import BillBy, BillFilter, BillSums
 from services.ports.chronicle import Chronicle
 from services.ports.exports import Exports
+from services.ports.field import Fields
 from services.ports.ledger import (
     ConfigRow,
     DeadLetter,
@@ -298,6 +299,13 @@ class KeyRow(NamedTuple):
     revoked_at: datetime.datetime | None
 
 
+class Session(NamedTuple):
+    """A session: what its key allows, and until when it lasts at most."""
+
+    grant: Grant
+    expires_at: datetime.datetime
+
+
 class Processes(Protocol):
     """Reads of what the processes around the ledger do, and the agents on nodes."""
 
@@ -347,7 +355,7 @@ class Processes(Protocol):
 
 
 class Callers(Protocol):
-    """What the API itself writes: its keys, the events that it accepted, and its log of accesses."""
+    """What the API itself writes: its keys and sessions, accepted events, and its log of accesses."""
 
     async def known_events(self, holder: str, ids: Sequence[str]) -> dict[str, bytes | None]:
         """Return which of these event ids were accepted before, each with its digest if that was kept.
@@ -388,6 +396,21 @@ class Callers(Protocol):
     async def revoke_key(self, name: str) -> int:
         """Revoke all keys of this name; return how many there were."""
 
+    async def begin_session(self, token_hash: bytes, key_hash: bytes, seconds: float) -> Session | None:
+        """Begin a session of a key that is not revoked, or return None.
+
+        A key has ``sessions_per_key_max`` of them; the oldest beyond that end.
+        """
+
+    async def session(self, token_hash: bytes) -> Session | None:
+        """Return a session that has not run out and whose key is not revoked, or None."""
+
+    async def end_session(self, token_hash: bytes) -> None:
+        """End a session, if there is one."""
+
+    async def forget_sessions(self, age_seconds: float, limit: int) -> int:
+        """Forget at most ``limit`` sessions that ran out longer ago; return how many there were."""
+
 
 class Bills(Protocol):
     """Reads of the bill."""
@@ -411,6 +434,7 @@ class Store(Protocol):
     bills: Bills
     past: Past
     moment: Moment | None
+    fields: Fields
     exports: Exports
     over_time: OverTime
     tail: Tail
@@ -480,10 +504,13 @@ class Store(Protocol):
         signature: bytes | None = None,
         limit: int = 1000,
         after: tuple[int, int, bytes] | None = None,
+        *,
+        oldest_first: bool = False,
     ) -> Rows[WaitingGroup]:
         """Return the groups of pending pods, of a shard or a signature if given.
 
-        They come by (pods, shard, signature), largest first.
+        They come by (pods, shard, signature), largest first; with ``oldest_first`` by (since, shard,
+        signature), that of the pod that waits longest first.
         """
 
     async def standings(self, groups: Sequence[WaitingGroup]) -> dict[tuple[int, bytes], Standing]:

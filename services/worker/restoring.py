@@ -31,20 +31,24 @@ from services.worker.moving import reliefs_of
 _LOGGER = logging.getLogger(__name__)
 
 
-def restored(base: LedgerBase, part: LedgerPart, seed: int) -> Scheduler:
-    """Return a scheduler that knows what a worker of all shards does, for a reader."""
+def restored(base: LedgerBase, part: LedgerPart | None, seed: int) -> Scheduler:
+    """Return a scheduler that knows what a worker of all shards does, for a reader.
+
+    Without ``part`` no pod waits in it.
+    """
     scheduler, ledger_view = Scheduler(BUILT_IN_PROFILES, seed=seed), LedgerView()
     scheduler.fold(Owned(frozenset(), base.shards_count))
     restore(base, scheduler, ledger_view)
     scheduler.fold(Owned(frozenset(range(base.shards_count)), base.shards_count))
-    restore_waiting(part, scheduler, ledger_view)
+    if part is not None:
+        restore_waiting(part, scheduler, ledger_view)
     return scheduler
 
 
 def restore(base: LedgerBase, scheduler: Scheduler, ledger_view: LedgerView) -> None:
     """Restore all that counts on nodes, and what every worker knows."""
     for row in base.profiles:
-        _restore_profile(scheduler, row)
+        restore_profile(scheduler, row)
     for thing in sorted(base.config, key=lambda row: (row.at_ms, row.kind, row.namespace, row.name)):
         scheduler.state.restore_config(config_object(thing))
     for node in sorted(base.nodes, key=lambda row: row.id):
@@ -142,7 +146,7 @@ def _pass_over(row: PodRow, ledger_view: LedgerView) -> None:
     )
 
 
-def _restore_profile(scheduler: Scheduler, row: ProfileRow) -> None:
+def restore_profile(scheduler: Scheduler, row: ProfileRow) -> None:
     """Restore a profile. One that this version of berth no longer accepts counts as deleted."""
     kept = ProfileRevision(
         name=row.name, revision=row.revision, profile=None, resource_version=row.resource_version

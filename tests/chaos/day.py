@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from services.bootstrap import initialise, open_log
 from services.ports.log import Log
 from tests.chaos.judging import Found, judge, keep, partitions_of_producers
+from tests.chaos.listening import Listener, listened
 from tests.chaos.processes import EXECUTOR, Slot, command_of
 from tests.chaos.producing import Producing
 from tests.chaos.replaying import plan_again
@@ -82,7 +83,7 @@ class Day:
         self._rng = rng
         self._kinds = ["worker"] * self._workers + ["relay"] * RELAYS_COUNT
         self._kinds += [EXECUTOR] * EXECUTORS_COUNT if shape.everything else []
-        self._servers = Servers(folder, len(self._kinds))
+        self._servers = Servers(folder, len(self._kinds) + 1)  # one for who listens
         self._slots: list[Slot] = []
         self._found: Found = []
 
@@ -98,12 +99,14 @@ class Day:
 
     async def _between(self) -> Lived:
         preempts = self._shape.everything
-        for number, (kind, way) in enumerate(zip(self._kinds, self._servers.ways(), strict=True)):
+        *ways, own = self._servers.ways()
+        for number, (kind, way) in enumerate(zip(self._kinds, ways, strict=True)):
             command = command_of(kind, self._shape.build, self._folder)
             self._slots.append(Slot(kind, number, way, self._folder, command, preempts))
         producing = Producing(self._rng, self._scenario, self._servers.kafka.bootstrap, self.shards)
         weather = Weather(self._rng, self._servers, self._slots, self._shape.quiet_seconds)
-        async with self._running():
+        listener = Listener(random.Random(self._seed))
+        async with listened(listener, own.place), self._running():
             seconds = self._shape.seconds
             watching = asyncio.create_task(watch(self._servers, self.shards, self._hear))
             async with asyncio.TaskGroup() as together:
@@ -118,6 +121,9 @@ class Day:
                 await producing.send(self._scenario.lending.last_reports())
                 settled = await self._settle()
             await asyncio.gather(*(slot.stop() for slot in self._slots))
+            lasts = await self._last_decisions()
+            await listener.caught_up(lasts, _SETTLE_SECONDS_MAX)
+        self._found += listener.judge(lasts)
         self._judge_processes()
         records, moments, replayed = "", 0, Counter[str]()
         if settled:
@@ -132,6 +138,8 @@ class Day:
         counts += Counter({f"events: {fault}": count for fault, count in self._faults.counts.items()})
         counts["seconds until all was worked off"] = round(settle_seconds)
         counts["moments of the past compared"] = moments
+        counts["streams opened"] = listener.streams_count
+        counts["decisions read from streams"] = sum(map(len, listener.parts))
         counts["records acknowledged"] = len(producing.acknowledged)
         counts += replayed + await self._numbers()
         restarts: Counter[str] = sum((slot.restarts() for slot in self._slots), Counter())
@@ -181,6 +189,10 @@ class Day:
             self._found += [("ENDED", why) for why in slot.ended]
             slow = [seconds for seconds in slot.stop_seconds if seconds > seconds_max]
             self._found += [(Invariant.SLOW_STOP.name, f"{s:.1f} s: {slot.said()[-300:]}") for s in slow]
+
+    async def _last_decisions(self) -> dict[int, int]:
+        async with self._servers.connected() as connection:
+            return dict(await connection.fetch("SELECT shard, seq_next - 1 FROM shards"))
 
     async def _numbers(self) -> Counter[str]:
         """Return what the ledger can tell of the day, and what the processes did."""

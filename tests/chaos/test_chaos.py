@@ -30,6 +30,8 @@ def test_a_day_on_real_servers_breaks_nothing(days: Mapping[str, Future[Lived]])
     assert lived.found == []
     done = (Strike.KILL, Strike.PAUSE, "decisions", "moments of the past compared")
     assert min(lived.counts[each] for each in done) > 0
+    assert lived.counts["decisions read from streams"] > lived.counts["decisions"] // 2
+    assert lived.counts["streams opened"] > 3
 
 
 @pytest.mark.parametrize("build", BUILDS)

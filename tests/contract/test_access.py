@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from domain.model.limits import sessions_per_key_max
 from services.ports.access import MINUTE_MS, Access, AccessFilter
 from services.ports.log import PODS_TOPIC, Span
-from services.ports.store import Store
+from services.ports.store import Grant, Store
 from tests.contract.ledgers import Backend, MemoryBackend
 
 AT_MS = 1_700_000_000_000 // MINUTE_MS * MINUTE_MS
@@ -129,3 +130,47 @@ async def test_what_only_some_bytes_can_be_is_kept(store: Store) -> None:
     row = msgspec.structs.replace(asked(), address="", route="unknown", target="/%F0%9F?'\"\\;--")
     await store.callers.note_accesses([row])
     assert list(await store.callers.accesses(ANY, 1, None)) == [row]
+
+
+# ---------------------------------------------------------------------------------------------- sessions
+
+
+async def test_a_session_lasts_as_long_as_its_key_and_no_longer_than_its_time(backend: Backend) -> None:
+    store = backend.store()
+    await store.callers.create_key(b"key", Grant("ann", ["auditor"], ["a"]))
+    assert await store.callers.begin_session(b"none", b"unknown", 60) is None
+    begun = await store.callers.begin_session(b"token", b"key", 60)
+    await store.callers.begin_session(b"short", b"key", 0)
+    assert begun is not None
+    assert begun.grant.name == "ann"
+    assert list(begun.grant.namespaces or ()) == ["a"]
+    assert await store.callers.session(b"token") == begun
+    assert await store.callers.session(b"short") is None
+    assert await backend.store().callers.session(b"token") == begun, "another process knows it"
+    await store.callers.revoke_key("ann")
+    assert await store.callers.session(b"token") is None
+    assert await store.callers.begin_session(b"later", b"key", 60) is None
+
+
+async def test_a_session_that_is_ended_is_no_more(store: Store) -> None:
+    await store.callers.create_key(b"key", Grant("ann", ["auditor"]))
+    for token in (b"one", b"other"):
+        await store.callers.begin_session(token, b"key", 60)
+    await store.callers.end_session(b"one")
+    await store.callers.end_session(b"never was")
+    assert await store.callers.session(b"one") is None
+    assert await store.callers.session(b"other") is not None
+
+
+async def test_sessions_that_ran_out_are_forgotten_and_a_key_has_so_many(backend: Backend) -> None:
+    store = backend.store()
+    await store.callers.create_key(b"key", Grant("ann", ["auditor"]))
+    tokens = [bytes([each]) for each in range(sessions_per_key_max + 2)]
+    for token in tokens:
+        await store.callers.begin_session(token, b"key", 60)
+    there = [token for token in tokens if await store.callers.session(token) is not None]
+    assert there == tokens[2:], "the oldest ended"
+    assert await store.callers.forget_sessions(0.0, 1000) == 0
+    await store.callers.begin_session(b"short", b"key", -1)
+    assert await store.callers.forget_sessions(0.0, 1000) == 1
+    assert await store.callers.session(tokens[-1]) is not None

@@ -11,6 +11,7 @@ import pytest
 
 from domain.model.decisions import Outcome
 from domain.model.pods import PodTemplate
+from services.ports.field import FieldFilter
 from services.ports.journal import BATCHES, JournalRow, pack_order
 from services.ports.ledger import (
     CommitBatch,
@@ -239,6 +240,7 @@ async def answers(store: Store) -> dict[str, Any]:
         "config": list(await store.config(ConfigFilter(), 1_000, None)),
         "profiles": list(await store.profiles(1_000, None)),
         "totals": await store.past.totals(store.moment, None),
+        "field": await store.fields.field(FieldFilter("v", ("cpu", "pods", "x.io/odd")), store.moment),
         "history": {
             (pod.namespace, pod.name): await store.pod_placements(pod.namespace, pod.name, 10)
             for pod in pods[:3]

@@ -38,6 +38,7 @@ from services.ports.store import (
     RefusedRecord,
     ShardOffset,
     Store,
+    WaitingGroup,
 )
 from tests.batches import batch_of
 from tests.contract.batches import (
@@ -712,6 +713,29 @@ async def test_pages_of_groups_go_on_where_the_last_one_ended(
         after = (group.pods_count, group.shard, group.signature)
         assert page.more == (len(found) < 4)
     assert found == [(3, 1, b"e"), (2, 1, b"d"), (2, 1, b"f"), (1, 0, OTHER[:1])]
+
+
+async def test_groups_come_by_the_pod_that_waits_longest(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    pods = [
+        waiting(leases[1], f"{name}{i}", i, signature=name.encode() * 16, since_ms=AT_MS + since)
+        for name, waits in (("d", (5, 4)), ("e", (9, -3, 7)), ("f", (4,)))
+        for i, since in enumerate(waits)
+    ]
+    await commit(ledger, batch_of(advances=[advance(leases[1], 0, 9)], pending_added=pods, log_time_ms=AT_MS))
+    whole = await store.pending(None, oldest_first=True)
+    assert [(each.since_ms - AT_MS, each.signature[:1]) for each in whole] == [
+        *((-3, b"e"), (0, OTHER[:1]), (4, b"d"), (4, b"f"))
+    ]
+    found: list[WaitingGroup] = []
+    after: tuple[int, int, bytes] | None = None
+    for _ in range(4):
+        page = await store.pending(None, None, 1, after, oldest_first=True)
+        found += page
+        after = (page[-1].since_ms, page[-1].shard, page[-1].signature)
+        assert page.more == (len(found) < 4)
+    assert found == whole
 
 
 async def test_a_page_ends_early_when_its_rows_are_large(

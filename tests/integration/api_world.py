@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
 import asyncpg
@@ -13,11 +13,13 @@ import httpx
 import msgspec
 
 from services import bootstrap
+from services.api.keys import key_hash
 from services.bootstrap import Place
 from services.cli.demo import log_ends, settled
 from services.config import Settings
 from services.metrics import process_registry
 from services.ports.log import TopicPartition
+from services.ports.store import Grant
 from tests.servers import create_migrated, with_database
 
 Client = httpx.AsyncClient
@@ -129,3 +131,23 @@ async def ends_of(place: Place) -> dict[TopicPartition, int]:
         return await log_ends(log)
     finally:
         await log.aclose()
+
+
+@contextlib.asynccontextmanager
+async def keyed_world(
+    server: str, keys: Mapping[str, Grant], admin: str, *batches: Any
+) -> AsyncIterator[World]:
+    """Let a worker take lists of events, one after another; the client shows the key ``admin``."""
+    async with fresh_database(server, migrated=True) as place:
+        await bootstrap.initialise(place, 1)
+        async with client_of(place, keys_required=True) as client:
+            client.headers["Authorization"] = f"Bearer {admin}"
+            store = bootstrap.open_store(place)
+            for key, grant in {**keys, admin: Grant("all", ["admin"])}.items():
+                await store.callers.create_key(key_hash(key), grant)
+            await store.aclose()
+            for events in batches:
+                answer = await client.post("/v1/events", json=events)
+                assert answer.status_code == 202, answer.text
+                await work_off(place)
+            yield World(place, client)

@@ -599,7 +599,7 @@ async def test_the_contract_names_all_routes(world: World) -> None:
         "/v1/decisions",
         "/v1/decisions/{id}",
         "/v1/decisions/{id}/explanation",
-        *("/v1/totals", "/v1/diff"),
+        *("/v1/totals", "/v1/diff", "/v1/field"),
         "/v1/pods/{namespace}/{name}/why",
         *("/v1/pending", "/v1/pending/{shard}/{signature}", "/v1/pending/{shard}/{signature}/why"),
         "/v1/nominations",
@@ -618,7 +618,7 @@ async def test_the_contract_names_all_routes(world: World) -> None:
         "/v1/deadletters/{id}/resend",
         *("/v1/config", "/v1/config/{kind}/{name}", "/v1/config/{kind}/{namespace}/{name}"),
         *("/v1/keys", "/v1/keys/{name}", "/v1/accesses", "/v1/audit", "/v1/workers", "/v1/owners"),
-        "/v1/shadow",
+        *("/v1/shadow", "/v1/plan", "/v1/caller", "/v1/sessions"),
     } | {"/healthz", "/readyz", "/metrics"}
 
 

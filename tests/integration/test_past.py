@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from services import bootstrap
-from services.api import answers, gangs, past
+from services.api import answers, field, gangs, past
 from services.config import Settings
 from tests.builders import event, node_manifest, pod_manifest
 from tests.integration.api_world import (
@@ -41,6 +41,7 @@ LISTS: dict[str, type[msgspec.Struct]] = {
     "/v1/gangs": gangs.GangPage,
     "/v1/config": answers.ConfigPage,
     "/v1/totals": past.Totals,
+    "/v1/field": field.Field,
     "/v1/nodes/n1": answers.NodeDetail,
     "/v1/pods/default/web-0": answers.PodDetail,
 }

@@ -291,9 +291,12 @@ class Explaining(Engine):
         async with self._engines[Pool.PAST if self._moment else pool].connect() as connection:
             if self._moment is not None:
                 await connection.exec_driver_sql(_SET_MOMENT)
-            text = statement.compile(connection.engine, compile_kwargs={"literal_binds": True})
-            found = await connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {text}")
-            self.plans.append(found.scalar_one()[0]["Plan"])
+            texts = [str(statement.compile(connection.engine, compile_kwargs={"literal_binds": True}))]
+            if "open_placements" in texts[0]:  # a plan does not tell what a function of it runs
+                texts.append((await connection.exec_driver_sql("SELECT past.closing()")).scalar_one())
+            for text in texts:
+                found = await connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {text}")
+                self.plans.append(found.scalar_one()[0]["Plan"])
         return []
 
 
@@ -516,9 +519,10 @@ ON_SMALL_TABLES = {
     "profile_revisions",
     "keys",
     "grant",
+    "session",
     "seal_secret",
 }
-"""Reads of what has few rows: shards, templates, profiles, keys."""
+"""Reads of what has few rows: shards, templates, profiles, keys, their sessions."""
 COUNTS = {"counts"}
 """Counts what is pending and reads all of it, for the metrics."""
 WRITES = {
@@ -528,6 +532,7 @@ WRITES = {
     "forget_accesses",
     "create_key",
     "revoke_key",
+    *("begin_session", "end_session", "forget_sessions"),
     "aclose",
 }
 

@@ -26,7 +26,15 @@ from services.api.failures import ApiError
 from services.config import Settings
 from services.ports.advice import Asked, Beginning
 from tests.builders import event, node_manifest, pod_group_manifest, pod_manifest
-from tests.integration.api_world import AT, World, answer_of, client_of, fresh_database, work_off
+from tests.integration.api_world import (
+    AT,
+    World,
+    all_items,
+    answer_of,
+    client_of,
+    fresh_database,
+    work_off,
+)
 from tests.integration.commands import berth, eventually, listed, up
 
 ZONE = "topology.kubernetes.io/zone"
@@ -104,6 +112,8 @@ async def test_a_group_is_asked_by_shard_and_signature(world: World) -> None:
         assert f"{of_group['namespace']}/{of_group['name']}" in group["examples"]
     assert sorted(group["groups_before"] for group in pages)[0] == 0
     assert all(group["attempts"] >= 1 and group["waits_seconds"] is not None for group in pages)
+    by_age = await all_items(world, "/v1/pending", answers.PendingPage, order="oldest", limit=1)
+    assert by_age == sorted(pages, key=lambda g: (g["since"], g["shard"], g["signature"]))
     by_turn = sorted(pages, key=lambda g: (g["shard"], g["groups_before"]))
     for before, after in itertools.pairwise(by_turn):
         if before["shard"] == after["shard"]:

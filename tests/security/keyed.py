@@ -83,12 +83,12 @@ class House:
 
 @contextlib.asynccontextmanager
 async def keyed_house(
-    database: MemoryDatabase | None = None, streams: StreamLimits = SHORT
+    database: MemoryDatabase | None = None, streams: StreamLimits = SHORT, *, keys_required: bool = True
 ) -> AsyncIterator[House]:
-    """Open an API that asks for keys, over an empty ledger or that of a worker."""
+    """Open an API that asks for keys (or not until one is made), over an empty ledger or that of a worker."""
     house = House(database or MemoryDatabase(1))
-    await house.log.ensure_topics(topic_specs(1))
-    gate = Gate(house.store, keys_required=True, clock=lambda: house.seconds)
+    await house.log.ensure_topics(topic_specs(len(house.database.shards)))
+    gate = Gate(house.store, keys_required=keys_required, clock=lambda: house.seconds)
     lookout = Lookout(house.store, house.log, lambda *_: "")
     appender = Appender(await house.log.writer(), house.store.callers.seal_secret)
     metrics = ApiMetrics(process_registry())

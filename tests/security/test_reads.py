@@ -30,6 +30,7 @@ from services.ports.log import CONFIG_TOPIC, PODS_TOPIC, Entry
 from services.ports.rollups import By
 from services.ports.store import Grant
 from tests.builders import event, node_manifest, pod_manifest
+from tests.console.house import signed_in, walked
 from tests.integration.api_world import AT, LATER, Client, World, checked, client_of, fresh_database, work_off
 
 OURS, THEIRS = "team-a", "zebra-team"
@@ -315,6 +316,7 @@ NO_SECRET: dict[str, list[str]] = {
     "/readyz": [""],
     "/metrics": [""],
     "/v1/shards": [""],
+    "/v1/caller": [""],
     "/v1/keys": [""],
     "/v1/profiles": ["", "?limit=1"],
     "/v1/profiles/{name}": ["default-scheduler"],
@@ -324,6 +326,7 @@ NO_SECRET: dict[str, list[str]] = {
     "/v1/shadow": ["", "?profile=default-scheduler"],
     "/v1/owners": ["", "?limit=1"],
     "/v1/totals": ["", "?at=1s"],
+    "/v1/field": ["", "?by=zone", "?measured=true", "?at=1s"],
     "/v1/history/shards/{shard}": ["0", "1?order=newest"],
     "/v1/history/profiles/{name}": ["default-scheduler"],
 }
@@ -424,6 +427,17 @@ async def test_no_answer_holds_anything_of_another_team(world: World, ours: Clie
         assert MARK not in found["ours"], path
         if path not in NO_SECRET and not path.endswith("/nodes"):
             assert MARK in found["all"], f"{path} shows nothing that could be hidden"
+
+
+async def test_no_page_of_the_console_holds_anything_of_another_team(ours: Client) -> None:
+    count = 0
+    app = ours._transport.app  # type: ignore[attr-defined]
+    async with signed_in(app, KEY) as browser:
+        async for path, page in walked(browser, 250):
+            assert page.status_code < 500 or "/why" in path, (path, page.text)
+            assert MARK not in page.text + str(dict(page.headers)), path
+            count += page.status_code == 200
+    assert count > 100
 
 
 async def test_the_pods_of_a_gang_are_listed_by_its_name(ours: Client) -> None:

@@ -175,6 +175,8 @@ FORBIDDEN = [
     (PRUNE, "DELETE FROM nodes"),
     *((PRUNE, f"SELECT * FROM {table}") for table in ("api_keys", "log_seal", "access_log")),
     (AUDITOR, "SELECT key_hash FROM api_keys"),
+    (AUDITOR, "SELECT * FROM sessions"),
+    (WORKER, "SELECT * FROM sessions"),
     (AUDITOR, "SELECT * FROM api_keys"),
     (AUDITOR, "SELECT * FROM log_seal"),
     *((AUDITOR, f"DELETE FROM {table}") for table in GRANTS),
@@ -201,7 +203,7 @@ async def test_an_auditor_reads_everything_but_secrets(deployment: Deployment) -
     connection = await asyncpg.connect(deployment.of[AUDITOR].dsn)
     try:
         for table in GRANTS:
-            if table not in ("api_keys", "log_seal"):
+            if table not in ("api_keys", "log_seal", "sessions"):
                 await connection.fetch(f"SELECT * FROM {table}")
         await connection.fetch("SELECT name, roles, created_at, revoked_at FROM api_keys")
         for what in What:

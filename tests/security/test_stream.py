@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 import pytest_asyncio
 
 from services.adapters.memory.database import MemoryDatabase
@@ -89,6 +90,16 @@ async def test_who_may_not_read_gets_no_stream(home: Home) -> None:
     assert await home.refused("agent", node="n1") == (403, "forbidden")
     assert await home.refused("team-a", namespace="b") == (403, "forbidden")
     assert await home.refused("team-a", pod="b/x") == (403, "forbidden")
+
+
+@pytest.mark.parametrize(
+    "position",
+    ["berth.pods/1/0", "berth.config/1/0", "berth.decisions/0/0", "berth.x/0/0", "berth.pods/0", "x", "a,b"],
+)
+async def test_a_read_does_not_wait_for_what_never_comes(home: Home, position: str) -> None:
+    """The ledger has one shard; no event is in any other partition, or in a topic that berth writes."""
+    answer = await home.house.ask("auditor", "GET", f"/v1/totals?wait={position}")
+    assert (answer.status_code, answer.json()["error"]["path"]) == (422, "wait"), answer.text
 
 
 async def test_what_is_no_id_kind_or_parameter_is_refused(home: Home) -> None:

@@ -7,12 +7,18 @@ from typing import Any
 
 import pytest_asyncio
 
-from services import bootstrap
 from services.api.answers_why import Why
-from services.api.keys import key_hash, new_key
+from services.api.keys import new_key
 from services.ports.store import Grant
 from tests.builders import event, node_manifest, pod_manifest
-from tests.integration.api_world import AT, Client, World, checked, client_of, fresh_database, work_off
+from tests.integration.api_world import (
+    AT,
+    Client,
+    World,
+    checked,
+    client_of,
+    keyed_world,
+)
 
 OURS, THEIRS, MARK = "team-a", "zebra-team", "zebra"
 OF_US, OF_ALL = new_key(), new_key()
@@ -49,18 +55,9 @@ def trace() -> list[dict[str, Any]]:
 
 @pytest_asyncio.fixture(scope="module")
 async def world(embedded_dsn: str) -> AsyncIterator[World]:
-    async with fresh_database(embedded_dsn, migrated=True) as place:
-        await bootstrap.initialise(place, 1)
-        async with client_of(place, keys_required=True) as client:
-            client.headers["Authorization"] = f"Bearer {OF_ALL}"
-            store = bootstrap.open_store(place)
-            await store.callers.create_key(key_hash(OF_US), Grant("ours", ["auditor"], [OURS]))
-            await store.callers.create_key(key_hash(OF_ALL), Grant("all", ["admin"]))
-            await store.aclose()
-            answer = await client.post("/v1/events", json=trace())
-            assert answer.status_code == 202, answer.text
-            await work_off(place)
-            yield World(place, client)
+    keys = {OF_US: Grant("ours", ["auditor"], [OURS])}
+    async with keyed_world(embedded_dsn, keys, OF_ALL, trace()) as world:
+        yield world
 
 
 @pytest_asyncio.fixture(scope="module")

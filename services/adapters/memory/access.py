@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 
-from services.adapters.memory.database import SEAL_SECRET, MemoryDatabase
+from domain.model.limits import sessions_per_key_max
+from services.adapters.memory.database import SEAL_SECRET, MemoryDatabase, SessionRow
 from services.ports.access import Access, AccessFilter, Place
-from services.ports.store import Grant, KeyRow
+from services.ports.store import Grant, KeyRow, Session
 
 
 class MemoryCallers:
@@ -88,6 +89,37 @@ class MemoryCallers:
             now = moment(self._database.now_ms())
             self._database.keys[at] = self._database.keys[at]._replace(revoked_at=now)
         return len(found)
+
+    async def begin_session(self, token_hash: bytes, key_hash: bytes, seconds: float) -> Session | None:
+        """See ``Store.begin_session``."""
+        sessions, now_ms = self._database.sessions, self._database.now_ms()
+        if await self.grant(key_hash) is None:
+            return None
+        sessions[token_hash] = SessionRow(key_hash, now_ms, now_ms + int(seconds * 1000))
+        of_key = [token for token, row in sessions.items() if row.key_hash == key_hash]
+        for token in of_key[:-sessions_per_key_max]:
+            del sessions[token]
+        return await self.session(token_hash)
+
+    async def session(self, token_hash: bytes) -> Session | None:
+        """See ``Store.session``."""
+        row = self._database.sessions.get(token_hash)
+        if row is None or row.expires_ms <= self._database.now_ms():
+            return None
+        grant = await self.grant(row.key_hash)
+        return None if grant is None else Session(grant, moment(row.expires_ms))
+
+    async def end_session(self, token_hash: bytes) -> None:
+        """See ``Store.end_session``."""
+        self._database.sessions.pop(token_hash, None)
+
+    async def forget_sessions(self, age_seconds: float, limit: int) -> int:
+        """See ``Store.forget_sessions``."""
+        sessions, before_ms = self._database.sessions, self._database.now_ms() - age_seconds * 1000
+        old = [token for token, row in sessions.items() if row.expires_ms < before_ms][:limit]
+        for token in old:
+            del sessions[token]
+        return len(old)
 
 
 def moment(at_ms: int) -> datetime.datetime:

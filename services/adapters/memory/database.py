@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable, Sequence, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -127,6 +127,14 @@ class PlacementRow:
     labels_until: list[tuple[int, dict[str, str]]] = dataclasses.field(default_factory=list)
 
 
+class SessionRow(NamedTuple):
+    """A session of a key, and until when it lasts."""
+
+    key_hash: bytes
+    created_ms: int
+    expires_ms: int
+
+
 class MemoryDatabase:
     """All tables, public for auditors; ``apply`` is the only way in which batches change them.
 
@@ -165,6 +173,7 @@ class MemoryDatabase:
         self.group_attempts: dict[tuple[int, bytes], list[GroupAttempts]] = {}
         self.events: dict[tuple[str, str], tuple[bytes, int]] = {}  # (holder, id) -> digest, when
         self.keys: dict[bytes, KeyRow] = {}
+        self.sessions: dict[bytes, SessionRow] = {}
         self.accesses: dict[Place, Access] = {}
         self.tombstones: dict[tuple[str, str, str], PodTombstone] = {}
         self.inbox = InboxTables()

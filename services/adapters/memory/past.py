@@ -133,7 +133,7 @@ def _totals(database: MemoryDatabase, sees: Sequence[str] | None) -> Totals:
     waiting = [pod for pod in database.pending.values() if sees is None or pod.namespace in sees]
     return Totals(
         nodes_count=len(live),
-        allocatable=dict(sorted(offered.items())),
+        allocatable={name: amount for name, amount in sorted(offered.items()) if amount},
         requested={name: amount for name, amount in requested.items() if amount},
         bound_count=len(placed),
         pending_count=len(waiting),

@@ -17,6 +17,7 @@ from services.adapters.memory.bills import MemoryBills
 from services.adapters.memory.chronicle import MemoryChronicle
 from services.adapters.memory.database import MemoryDatabase, PlacementRow
 from services.adapters.memory.exports import MemoryExports
+from services.adapters.memory.field import MemoryFields
 from services.adapters.memory.gangs import gangs_of
 from services.adapters.memory.pages import (
     beginning,
@@ -36,6 +37,7 @@ from services.adapters.memory.rollups import MemoryOverTime
 from services.adapters.memory.tail import MemoryTail
 from services.ports.chronicle import Chronicle
 from services.ports.exports import Exports
+from services.ports.field import Fields
 from services.ports.ledger import (
     ConfigRow,
     DeadLetter,
@@ -84,6 +86,7 @@ class MemoryStore:
         self.bills: Bills = MemoryBills(database)
         self.past: Past = MemoryPast(database)
         self.moment: Moment | None = None
+        self.fields: Fields = MemoryFields(database)
         self.exports: Exports = MemoryExports(database)
         self.over_time: OverTime = MemoryOverTime(database)
         self.tail: Tail = MemoryTail(database)
@@ -264,6 +267,8 @@ class MemoryStore:
         signature: bytes | None = None,
         limit: int = 1000,
         after: tuple[int, int, bytes] | None = None,
+        *,
+        oldest_first: bool = False,
     ) -> Rows[WaitingGroup]:
         """See ``Store.pending``."""
         groups: dict[tuple[int, bytes], list[PendingPod]] = {}
@@ -274,9 +279,13 @@ class MemoryStore:
                 and self._sees(pod.namespace)
             ):
                 groups.setdefault((pod.shard, pod.signature), []).append(pod)
-        ordered = sorted((-len(pods), *key) for key, pods in groups.items())
+        ordered = sorted(
+            (min(pod.since_ms for pod in pods) if oldest_first else -len(pods), *key)
+            for key, pods in groups.items()
+        )
         if after is not None:
-            ordered = [place for place in ordered if place > (-after[0], *after[1:])]
+            last = after if oldest_first else (-after[0], *after[1:])
+            ordered = [place for place in ordered if place > last]
         found = [self._group(*place[1:], groups[place[1:]]) for place in ordered]
         return page(found, limit, lambda group: len(msgspec.json.encode(group.reasons)))
 

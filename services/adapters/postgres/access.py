@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
+from domain.model.limits import sessions_per_key_max
 from services.adapters.postgres import schema as t
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.selects import texts
 from services.ports.access import MINUTE_MS, Access, AccessFilter, Place
 from services.ports.log import Span
-from services.ports.store import Grant, KeyRow
+from services.ports.store import Grant, KeyRow, Session
 
 _BYTES = sa.ARRAY(sa.LargeBinary)
 _GRANT = [t.api_keys.c[name] for name in Grant._fields]
@@ -41,21 +43,27 @@ class PostgresCallers:
         await self._engine.write(statement.on_conflict_do_nothing())
 
     async def forget_events(self, age_seconds: float, limit: int) -> int:
-        """Delete along the index on the time. Rows that another process deletes are skipped."""
+        """Delete along the index on the time."""
         i = t.ingested_events.c
-        before = sa.func.now() - sa.func.make_interval(0, 0, 0, 0, 0, 0, age_seconds)
-        oldest = sa.select(i.holder, i.id).where(i.recorded_at < before).order_by(i.recorded_at).limit(limit)
-        old = oldest.with_for_update(skip_locked=True).subquery()
-        statement = sa.delete(t.ingested_events).where(i.holder == old.c.holder, i.id == old.c.id)
-        return await self._engine.write(statement)
+        old = i.recorded_at < _from_now(-age_seconds)
+        return await self._forget(t.ingested_events, old, i.recorded_at, limit)
+
+    async def _forget(
+        self, table: sa.Table, old: sa.ColumnElement[bool], oldest: sa.ColumnElement[Any], limit: int
+    ) -> int:
+        """Delete the oldest of these rows; those that another process deletes are skipped."""
+        keys = table.primary_key.columns
+        some = sa.select(*keys).where(old).order_by(oldest).limit(limit)
+        locked = some.with_for_update(skip_locked=True).subquery()
+        return await self._engine.write(sa.delete(table).where(*(key == locked.c[key.name] for key in keys)))
 
     async def seal_secret(self) -> bytes:
         """Read the only row."""
         return bytes((await self._engine.rows(sa.select(t.log_seal.c.secret), Pool.KEYS))[0].secret)
 
     async def note_accesses(self, rows: Sequence[Access]) -> None:
-        """Insert in one statement; a request that is there already is counted."""
-        values = [
+        """Insert what is new; a request that is there already is counted."""
+        columns = [
             {
                 **msgspec.structs.asdict(row),
                 "roles": list(row.roles),
@@ -65,7 +73,8 @@ class PostgresCallers:
             }
             for row in rows
         ]
-        statement = insert(t.access_log).values(values)
+        columns.sort(key=lambda row: (row["minute_ms"], row["digest"]))  # so no two writers lock each other
+        statement = insert(t.access_log)
         new, there = statement.excluded, t.access_log.c
         both = {
             "at_ms": sa.func.least(there.at_ms, new.at_ms),
@@ -74,7 +83,8 @@ class PostgresCallers:
             "times": there.times + new.times,
         }
         key = [there.minute_ms, there.digest]
-        await self._engine.write(statement.on_conflict_do_update(index_elements=key, set_=both))
+        counted = statement.on_conflict_do_update(index_elements=key, set_=both)
+        await self._engine.write_each(counted, columns)
 
     async def accesses(self, which: AccessFilter, limit: int, after: Place | None) -> Sequence[Access]:
         """Walk an index backwards: of the caller, of the status, or of the time."""
@@ -102,13 +112,11 @@ class PostgresCallers:
         ]
 
     async def forget_accesses(self, age_seconds: float, limit: int) -> int:
-        """Delete along the primary key. Rows that another process deletes are skipped."""
+        """Delete along the primary key."""
         a = t.access_log.c
         now_ms = sa.cast(sa.func.extract("epoch", sa.func.now()) * 1000, sa.BigInteger)
-        oldest = sa.select(a.minute_ms, a.digest).where(a.minute_ms < now_ms - int(age_seconds * 1000))
-        old = oldest.order_by(a.minute_ms).limit(limit).with_for_update(skip_locked=True).subquery()
-        statement = sa.delete(t.access_log).where(a.minute_ms == old.c.minute_ms, a.digest == old.c.digest)
-        return await self._engine.write(statement)
+        old = a.minute_ms < now_ms - int(age_seconds * 1000)
+        return await self._forget(t.access_log, old, a.minute_ms, limit)
 
     async def keys(self) -> Sequence[KeyRow]:
         """List the keys by age."""
@@ -132,3 +140,41 @@ class PostgresCallers:
         k = t.api_keys.c
         statement = sa.update(t.api_keys).where(k.name == name, k.revoked_at.is_(None))
         return await self._engine.write(statement.values(revoked_at=sa.func.now()))
+
+    async def begin_session(self, token_hash: bytes, key_hash: bytes, seconds: float) -> Session | None:
+        """Insert a session of a key that is good, and delete the oldest beyond the limit."""
+        k, s = t.api_keys.c, t.sessions.c
+        until = _from_now(seconds)
+        good = sa.select(sa.literal(token_hash, sa.LargeBinary), k.key_hash, until)
+        good = good.where(k.key_hash == key_hash, k.revoked_at.is_(None))
+        new = sa.insert(t.sessions).from_select(["token_hash", "key_hash", "expires_at"], good)
+        if not await self._engine.write(new):
+            return None
+        of_key = sa.select(s.token_hash).where(s.key_hash == key_hash)
+        old = of_key.order_by(s.created_at.desc(), s.token_hash).offset(sessions_per_key_max)
+        await self._engine.write(sa.delete(t.sessions).where(s.token_hash.in_(old)))
+        return await self.session(token_hash)
+
+    async def session(self, token_hash: bytes) -> Session | None:
+        """Look a session up with its key."""
+        k, s = t.api_keys.c, t.sessions.c
+        query = (
+            sa.select(s.expires_at, *_GRANT)
+            .select_from(t.sessions.join(t.api_keys, s.key_hash == k.key_hash))
+            .where(s.token_hash == token_hash, s.expires_at > sa.func.now(), k.revoked_at.is_(None))
+        )
+        row = await self._engine.row(query, Pool.KEYS)
+        return None if row is None else Session(Grant._make(row[1:]), row[0])
+
+    async def end_session(self, token_hash: bytes) -> None:
+        """Delete a session."""
+        await self._engine.write(sa.delete(t.sessions).where(t.sessions.c.token_hash == token_hash))
+
+    async def forget_sessions(self, age_seconds: float, limit: int) -> int:
+        """Delete along the index on the time."""
+        s = t.sessions.c
+        return await self._forget(t.sessions, s.expires_at < _from_now(-age_seconds), s.expires_at, limit)
+
+
+def _from_now(seconds: float) -> sa.ColumnElement[Any]:
+    return sa.func.now() + sa.func.make_interval(0, 0, 0, 0, 0, 0, seconds)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import copy
 import enum
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import asyncpg
@@ -235,6 +235,12 @@ class Engine:
         with self._faults(Pool.INTAKE), answering():
             async with self._engines[Pool.INTAKE].begin() as connection:
                 return int((await connection.execute(statement)).rowcount)
+
+    async def write_each(self, statement: sa.Executable, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Run a statement for each of these rows in one transaction; it is compiled once for all of them."""
+        with self._faults(Pool.INTAKE), answering():
+            async with self._engines[Pool.INTAKE].begin() as connection:
+                await connection.execute(statement, rows)
 
     @contextlib.contextmanager
     def _faults(self, pool: Pool) -> Iterator[None]:

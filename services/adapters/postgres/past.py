@@ -25,12 +25,15 @@ from services.ports.past import (
     Totals,
 )
 
-_REACH = "SELECT past.reach() AS position"
+_MOMENT = """
+WITH at AS MATERIALIZED (SELECT ({position}) AS position)
+SELECT at.position, past.reach() AS reach, cut.batch, cut.log_time_ms, cut.seq
+FROM at CROSS JOIN LATERAL past.cut(at.position) AS cut WHERE at.position IS NOT NULL ORDER BY cut.shard
+"""
+_AT_TIME = _MOMENT.format(position="past.position_at(:at_ms)")
+_AT_BATCH = _MOMENT.format(position="SELECT position FROM journal WHERE shard = :shard AND batch = :batch")
 _REACHED = "SELECT log_time_ms FROM journal WHERE position > :position ORDER BY position LIMIT 1"
-_AT_TIME = "SELECT past.position_at(:at_ms) AS position"
-_AT_BATCH = "SELECT position FROM journal WHERE shard = :shard AND batch = :batch"
 _JOURNAL = "SELECT min(batch) AS first, max(batch) AS last FROM journal WHERE shard = :shard"
-_CUT = "SELECT batch, log_time_ms, seq FROM past.cut(:position)"
 
 _CUTS = """
 cuts AS MATERIALIZED (
@@ -57,12 +60,39 @@ def _held(table: str, begin: str, end: str, at: str) -> str:
 _PLACED = "p.shard, p.seq, p.pod_uid, p.namespace, p.name, p.node"
 _OF_PLACED = f"{_PLACED}, p.opened_by, p.opened_batch, p.closed_by, p.closed_batch"
 _WAITED = "w.pod_uid, w.namespace, w.name, w.added_by, w.added_batch"
+_TOUCHED = f"""
+    SELECT {_OF_PLACED} FROM public.placements p WHERE ({{closed_between}}) AND ({{opened_before}})
+    UNION ALL
+    SELECT {_OF_PLACED} FROM public.placements p WHERE ({{closed_behind}}) AND ({{opened_between}})
+    UNION ALL
+    SELECT {_OF_PLACED} FROM public.placements p WHERE p.released_at_ms IS NULL AND ({{opened_between}})"""
+
+
+def _touched(before: Moment, after: Moment) -> str:
+    """Return the query for what was open at one of the moments, and not at both.
+
+    What came and went between them may be most of the history. So each part is written with the numbers: the
+    server then reads only what is in the ranges of both indexes.
+    """
+
+    def of_each(condition: str) -> str:
+        both = zip(before.batches, after.batches, before.seqs, after.seqs, strict=True)
+        named = (
+            condition.format(shard=shard, b1=b1, b2=b2, q1=q1, q2=q2)
+            for shard, (b1, b2, q1, q2) in enumerate(both)
+        )
+        return " OR ".join(named)
+
+    return _TOUCHED.format(
+        closed_between=of_each("p.closed_by = {shard} AND p.closed_batch > {b1} AND p.closed_batch <= {b2}"),
+        closed_behind=of_each("p.closed_by = {shard} AND p.closed_batch > {b2}"),
+        opened_before=of_each("p.shard = {shard} AND p.seq < {q1}"),
+        opened_between=of_each("p.shard = {shard} AND p.seq >= {q1} AND p.seq < {q2}"),
+    )
+
+
 _PODS = f"""
-WITH {_CUTS}, touched AS (
-    SELECT {_OF_PLACED} FROM cuts JOIN public.placements p
-        ON p.shard = cuts.shard AND p.seq >= cuts.q1 AND p.seq < cuts.q2
-    UNION SELECT {_OF_PLACED} FROM cuts JOIN public.placements p
-        ON p.closed_by = cuts.shard AND p.closed_batch > cuts.b1 AND p.closed_batch <= cuts.b2
+WITH {_CUTS}, touched AS ({{touched}}
 ), waits AS (
     SELECT {_WAITED}, NULL::int AS removed_by, NULL::bigint AS removed_batch FROM public.pending w
     UNION ALL SELECT {_WAITED}, w.removed_by, w.removed_batch FROM cuts JOIN public.past_pending w
@@ -120,26 +150,27 @@ class PostgresPast:
 
     async def moment(self, at: int | BatchId) -> Moment:
         """See ``Past.moment``."""
-        position = await self._position(at)
-        reach = (await self._ask(_REACH))[0].position
+        if isinstance(at, int):
+            rows = await self._ask(_AT_TIME, at_ms=at)
+        else:
+            rows = await self._ask(_AT_BATCH, shard=at.shard, batch=at.batch)
+        if not rows:
+            assert not isinstance(at, int), "there is a position at each time"
+            raise await self._unknown(at)
+        position, reach = rows[0].position, rows[0].reach
         if position < reach:
             first = next(iter(await self._ask(_REACHED, position=reach)), None)
             since = "" if first is None else f"; it reaches back to {_instant(first.log_time_ms)}"
             raise OutOfReach(f"the past is not known as far back as {_named(at)}{since}")
-        rows = await self._ask(_CUT, position=position)
         times = [row.log_time_ms for row in rows if row.log_time_ms is not None]
         batches, seqs = [row.batch for row in rows], [row.seq for row in rows]
         return Moment(position, max(times, default=0), batches, seqs)
 
-    async def _position(self, at: int | BatchId) -> int:
-        if isinstance(at, int):
-            return int((await self._ask(_AT_TIME, at_ms=at))[0].position)
-        found = next(iter(await self._ask(_AT_BATCH, shard=at.shard, batch=at.batch)), None)
-        if found is not None:
-            return int(found.position)
+    async def _unknown(self, at: BatchId) -> OutOfReach:
+        """Return the error that says which batches of a shard are kept."""
         kept = (await self._ask(_JOURNAL, shard=at.shard))[0]
         has = "no batch is kept" if kept.first is None else f"it has {kept.first} to {kept.last}"
-        raise OutOfReach(f"the journal of shard {at.shard} has no batch {at.batch}: {has}")
+        return OutOfReach(f"the journal of shard {at.shard} has no batch {at.batch}: {has}")
 
     async def totals(self, moment: Moment | None, seen: Sequence[str] | None) -> Totals:
         """See ``Past.totals``."""
@@ -152,7 +183,9 @@ class PostgresPast:
         namespaces = None if seen is None else sorted(seen)
         pods = [
             PodChange(**row._mapping)
-            for row in await self._engine.rows(_pods.bindparams(**cuts, seen=namespaces), Pool.PAST)
+            for row in await self._engine.rows(
+                _pods(before, after).bindparams(**cuts, seen=namespaces), Pool.PAST
+            )
         ]
         nodes = [
             NodeChange(row.name, _spec(row.before), _spec(row.after))
@@ -163,10 +196,15 @@ class PostgresPast:
 
 
 _NUMBERS = sa.ARRAY(sa.BigInteger)
-_pods = sa.text(_PODS).bindparams(
-    *(sa.bindparam(name, type_=_NUMBERS) for name in ("b1", "b2", "q1", "q2")),
-    sa.bindparam("seen", type_=sa.ARRAY(sa.Text)),
-)
+
+
+def _pods(before: Moment, after: Moment) -> sa.TextClause:
+    return sa.text(_PODS.replace("{touched}", _touched(before, after))).bindparams(
+        *(sa.bindparam(name, type_=_NUMBERS) for name in ("b1", "b2", "q1", "q2")),
+        sa.bindparam("seen", type_=sa.ARRAY(sa.Text)),
+    )
+
+
 _nodes = sa.text(_NODES).bindparams(*(sa.bindparam(name, type_=_NUMBERS) for name in ("b1", "b2")))
 
 
@@ -188,10 +226,17 @@ _HELD_OF_ALL = sa.text(
     "SELECT h.resource, sum(h.held) AS held FROM past.held(NULL) h JOIN nodes n ON n.name = h.node "
     "WHERE NOT n.deleted GROUP BY h.resource"
 )
-_TAKEN = sa.text(
+_SUM = (
     "SELECT r.name AS resource, sum(v.amount) AS held FROM nodes n "
-    "CROSS JOIN LATERAL unnest(n.requested) WITH ORDINALITY AS v (amount, at) "
+    "CROSS JOIN LATERAL unnest(n.{}) WITH ORDINALITY AS v (amount, at) "
     "JOIN resources r ON r.id = v.at WHERE NOT n.deleted GROUP BY r.name"
+)
+_TAKEN, _OFFERED = sa.text(_SUM.format("requested")), sa.text(_SUM.format("allocatable"))
+# What nodes offered is not kept but in their specs.
+_OFFERED_THEN = sa.text(
+    "SELECT a.key AS resource, sum(a.value::bigint) AS held FROM nodes n "
+    "JOIN node_specs s ON s.node_id = n.id AND s.version = n.spec_version "
+    "CROSS JOIN LATERAL jsonb_each_text(s.spec->'allocatable') AS a WHERE NOT n.deleted GROUP BY a.key"
 )
 _HELD_OF = sa.text("SELECT node, resource, held FROM past.held(CAST(:names AS text[]))").bindparams(
     sa.bindparam("names", type_=sa.ARRAY(sa.Text))
@@ -210,17 +255,7 @@ async def requested_of(engine: Engine, names: Sequence[str]) -> dict[str, dict[s
 async def _totals(engine: Engine, seen: Sequence[str] | None) -> Totals:
     """Return the sums over the cluster, of now or as of the engine's moment."""
     open_placements = t.open_placements if engine.is_past else t.placements
-    n, s, p, w = t.nodes.c, t.node_specs.c, open_placements.c, t.pending.c
-    live = t.nodes.join(t.node_specs, sa.and_(s.node_id == n.id, s.version == n.spec_version))
-    offers = (
-        sa.func.jsonb_each_text(s.spec["allocatable"]).table_valued("key", "value").render_derived("offered")
-    )
-    offered = (
-        sa.select(offers.c.key, sa.func.sum(sa.cast(offers.c.value, sa.BigInteger)).label("amount"))
-        .select_from(live.join(offers, sa.true()))
-        .where(~n.deleted)
-        .group_by(offers.c.key)
-    )
+    n, p, w = t.nodes.c, open_placements.c, t.pending.c
     groups = sa.select(w.shard, w.signature).where(*within(w.namespace, seen)).distinct().subquery()
     bound = sa.select(sa.func.count()).where(p.released_at_ms.is_(None), *within(p.namespace, seen))
     waiting = sa.select(sa.func.count()).select_from(t.pending).where(*within(w.namespace, seen))
@@ -231,13 +266,13 @@ async def _totals(engine: Engine, seen: Sequence[str] | None) -> Totals:
         sa.select(sa.func.count()).select_from(groups).scalar_subquery().label("groups"),
     )
     counted = (await engine.rows(counts, Pool.LISTS))[0]
-    allocatable = {row.key: int(row.amount) for row in await engine.rows(offered, Pool.LISTS)}
+    offered = await engine.rows(_OFFERED_THEN if engine.is_past else _OFFERED, Pool.LISTS)
     requested: Counter[str] = Counter()
     for row in await engine.rows(_HELD_OF_ALL if engine.is_past else _TAKEN, Pool.LISTS):
         requested[row.resource] += int(row.held)
     return Totals(
         nodes_count=counted.nodes,
-        allocatable=allocatable,
+        allocatable={row.resource: int(row.held) for row in offered if row.held},
         requested={name: amount for name, amount in requested.items() if amount},
         bound_count=counted.bound,
         pending_count=counted.pending,

@@ -97,6 +97,7 @@ GRANTS: Mapping[str, Grants] = {
     "ingested_events": Grants(api=_ALL, prune=""),
     "access_log": Grants(api=_ALL, prune=""),
     "api_keys": Grants(auditor=f"SELECT ({_KEY_COLUMNS})", prune=""),
+    "sessions": Grants(api=_ALL, auditor="", prune=""),
     "log_faults": Grants(_ADD, replay=_READ),
     "unmentioned": Grants(_ADD),
     "ledger_name": Grants(_READ, _READ),

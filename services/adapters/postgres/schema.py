@@ -641,6 +641,19 @@ api_keys = sa.Table(
     sa.Column("node", sa.Text),
 )
 
+sessions = sa.Table(
+    "sessions",
+    metadata,
+    sa.Column("token_hash", sa.LargeBinary, primary_key=True),
+    sa.Column(
+        "key_hash", sa.LargeBinary, sa.ForeignKey("api_keys.key_hash", ondelete="CASCADE"), nullable=False
+    ),
+    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
+    sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+    sa.Index("sessions_key", "key_hash", "created_at"),
+    sa.Index("sessions_expiry", "expires_at"),
+)
+
 access_log = sa.Table(
     "access_log",
     metadata,
@@ -814,6 +827,7 @@ past_pending = sa.Table(
     sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     sa.PrimaryKeyConstraint("removed_by", "removed_batch", "pod_uid", "shard"),
     sa.Index("past_pending_pod", "namespace", "name"),
+    sa.Index("past_pending_group", "shard", "signature"),
 )
 
 past_labels = sa.Table(

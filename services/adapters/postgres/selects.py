@@ -170,19 +170,23 @@ def groups_of_pending(
     seen: Collection[str] | None,
     limit: int,
     after: tuple[int, int, bytes] | None,
+    *,
+    oldest_first: bool = False,
 ) -> sa.Subquery:
-    """Count the pending pods of each group. ``fewer`` is the count below zero: the largest come first."""
-    p, fewer = t.pending.c, -sa.func.count()
-    groups = sa.select(p.shard, p.signature, sa.func.count().label("count"), fewer.label("fewer"))
+    """Count the pending pods of each group. ``rank``: minus the count, or since when the oldest waits."""
+    p = t.pending.c
+    rank: sa.ColumnElement[int] = sa.func.min(p.since_ms) if oldest_first else -sa.func.count()
+    groups = sa.select(p.shard, p.signature, sa.func.count().label("count"), rank.label("rank"))
     groups = groups.where(*within(p.namespace, seen)).group_by(p.shard, p.signature)
     if shard is not None:
         groups = groups.where(p.shard == shard)
     if signature is not None:
         groups = groups.where(p.signature == signature)
     if after is not None:
-        count, of_shard, last = after
-        groups = groups.having(sa.tuple_(fewer, p.shard, p.signature) > (-count, of_shard, last))
-    return groups.order_by("fewer", p.shard, p.signature).limit(limit).subquery("some")
+        place, of_shard, last = after
+        at = (place if oldest_first else -place, of_shard, last)
+        groups = groups.having(sa.tuple_(rank, p.shard, p.signature) > at)
+    return groups.order_by("rank", p.shard, p.signature).limit(limit).subquery("some")
 
 
 def examples_of(

@@ -21,6 +21,7 @@ from services.adapters.postgres.bills import PostgresBills
 from services.adapters.postgres.chronicle import PostgresChronicle
 from services.adapters.postgres.engine import Engine, Pool
 from services.adapters.postgres.exports import PostgresExports
+from services.adapters.postgres.field import PostgresFields
 from services.adapters.postgres.gangs import page_of_gangs
 from services.adapters.postgres.past import PostgresPast, requested_of
 from services.adapters.postgres.processes import PostgresProcesses
@@ -51,6 +52,7 @@ from services.adapters.postgres.tail import PostgresTail
 from services.codec.attempts import unpack_attempt
 from services.ports.chronicle import Chronicle
 from services.ports.exports import Exports
+from services.ports.field import Fields
 from services.ports.ledger import ConfigRow, DeadLetter, GroupAttempts, NodeRow, ProfileRow
 from services.ports.log import Span
 from services.ports.past import Moment, Past
@@ -95,6 +97,7 @@ class PostgresStore:
         self.bills: Bills = PostgresBills(engine)
         self.past: Past = PostgresPast(engine)
         self.moment: Moment | None = None
+        self.fields: Fields = PostgresFields(engine)
         self.exports: Exports = PostgresExports(engine)
         self.over_time: OverTime = PostgresOverTime(engine)
         self.tail: Tail = PostgresTail(engine)
@@ -266,10 +269,12 @@ class PostgresStore:
         signature: bytes | None = None,
         limit: int = 1000,
         after: tuple[int, int, bytes] | None = None,
+        *,
+        oldest_first: bool = False,
     ) -> Rows[WaitingGroup]:
         """Count the pending pods by group, then read of the page's groups their pods and why they wait."""
         g = t.pending_groups.c
-        some = groups_of_pending(shard, signature, self.seen, limit + 1, after)
+        some = groups_of_pending(shard, signature, self.seen, limit + 1, after, oldest_first=oldest_first)
         oldest, examples = examples_of(some, self.seen)
         reasons = sa.and_(g.shard == some.c.shard, g.signature == some.c.signature)
         joined = some.outerjoin(t.pending_groups, reasons).outerjoin(
@@ -286,11 +291,11 @@ class PostgresStore:
             g.cycle_seq,
             g.at_ms,
             OF_TEMPLATE,
-            some.c.fewer,
+            some.c.rank,
         ).select_from(joined)
         size = sa.func.coalesce(sa.func.octet_length(sa.cast(g.reasons, sa.Text)), 0)
         pool = Pool.LISTS if signature is None else Pool.LOOKUPS
-        rows = await self._engine.page(query, limit, size, ["fewer", "shard", "signature"], pool=pool)
+        rows = await self._engine.page(query, limit, size, ["rank", "shard", "signature"], pool=pool)
         last = len(WaitingGroup._fields) - 1
         groups = (WaitingGroup._make((*row[:last], template_of(row.spec))) for row in rows)
         return Rows(groups, more=rows.more)

@@ -1,0 +1,147 @@
+"""The first page, what is wrong now, and what the API offers."""
+
+from __future__ import annotations
+
+import asyncio
+
+from services.console import texts
+from services.console.asking import Asking
+from services.console.blocks import Bar, Bars, Block, Cell, Facts, Json, Link, Part, Table, Text, View
+from services.console.health import Health
+from services.console.here import Here
+from services.console.page import Page
+from services.console.pages_cluster import shards_table
+from services.console.pages_decisions import decisions_table
+from services.console.pages_field import FILTERS, field_data, gather_field, gather_sample
+from services.console.pages_pending import groups_table
+from services.console.pages_usage import RECENT_MINUTES, rates
+
+GROUPS_SHOWN, DECISIONS_SHOWN = 10, 10
+
+
+async def _gather_overview(ask: Asking) -> Json:
+    """Ask for all at once, as a visitor waits for the page."""
+    at = ask.at
+    sample, totals, pending, shards, usage, decisions = await asyncio.gather(
+        gather_sample(ask),
+        ask.get("/v1/totals", at=at),
+        ask.get("/v1/pending", limit=GROUPS_SHOWN, order="oldest", at=at),
+        ask.get_or_none("/v1/shards"),
+        _gather_usage(ask),
+        ask.get("/v1/decisions", order="newest", limit=DECISIONS_SHOWN, until=at),
+    )
+    return {
+        "totals": totals,
+        "field": await gather_field(ask, sample, totals["nodes"]),
+        "pending": pending,
+        "shards": shards,
+        "usage": usage,
+        "decisions": decisions,
+        "ready": await ask.ready(),
+    }
+
+
+async def _gather_usage(ask: Asking) -> Json | None:
+    return await ask.get_or_none("/v1/usage", since=f"{RECENT_MINUTES}m") if ask.at is None else None
+
+
+def _view_overview(found: Json, here: Here) -> View:
+    totals = found["totals"]
+    blocks: list[Block] = [
+        _used(totals),
+        Facts(
+            title="Pods",
+            items=[
+                ("Placed", texts.number(totals["bound"])),
+                ("Waiting", Cell(f"{totals['pending']:,}", here.to("pending"))),
+                ("Groups that wait", Cell(f"{totals['groups']:,}", here.to("pending"))),
+                ("Nodes", Cell(f"{totals['nodes']:,}", here.to("nodes"))),
+            ],
+        ),
+        groups_table(here, "What waits, the longest first", found["pending"]["items"]),
+        decisions_table(here, "What was decided last", found["decisions"]["items"]),
+    ]
+    if found["usage"] is not None:
+        blocks.insert(2, rates(found["usage"]))
+    if found["shards"] is not None and here.at is None:
+        blocks.append(shards_table(here, found["shards"]["items"]))
+    if here.at is None:
+        blocks = [*_wrong(Health.of(found["ready"])), *blocks]
+    return View(
+        title="The cluster",
+        blocks=blocks,
+        extra="field.html",
+        data={"field": field_data(found["field"], here)},
+        scripts=("field.js",),
+    )
+
+
+def _used(totals: Json) -> Bars:
+    bars = []
+    for resource, offered in totals["allocatable"].items():
+        asked = totals["requested"].get(resource, "0")
+        percent = texts.share(asked, offered) or 0.0
+        said = texts.of_offered(asked, offered, resource)
+        width = min(percent, 100.0)
+        bars.append(Bar(Cell(resource), [Part("requested", 0, width, 0, f"{percent:.1f} %")], said))
+    lines = [] if bars else ["There are no nodes."]
+    return Bars(title="Requested of what nodes offer", lines=lines, bars=bars)
+
+
+def _wrong(health: Health) -> list[Block]:
+    return [Text(title=each.title, lines=[each.says, each.remedy], look="bad") for each in health.wrong]
+
+
+async def _gather_wrong(ask: Asking) -> Json:
+    return {"ready": await ask.ready(), "shards": await ask.get_or_none("/v1/shards")}
+
+
+def _view_wrong(found: Json, here: Here) -> View:
+    health = Health.of(found["ready"])
+    blocks: list[Block] = _wrong(health)
+    if not blocks:
+        lines = [
+            "The database answers, its tables are right, the log answers, and a worker holds every shard."
+        ]
+        blocks = [Text(title="All is well", lines=lines, look="good")]
+    lags = [
+        (texts.shard(here, each["shard"]), texts.number(each["records"]), texts.number(each["seconds"], 1))
+        for each in health.lag
+    ]
+    blocks.append(
+        Table(
+            caption="How far each shard is behind the log",
+            columns=texts.columns("Shard", "#Records", "#Age of the oldest (s)"),
+            rows=lags,
+            empty="It is not known: the ledger or the log does not answer.",
+        )
+    )
+    checks = [(Cell(part), Cell(says, look="good" if says == "ok" else "bad")) for part, says in
+              found["ready"].get("checks", {}).items()]  # fmt: skip
+    blocks.append(Table(caption="What was checked", columns=texts.columns("Part", "Says"), rows=checks))
+    return View(title="What is wrong now", blocks=blocks)
+
+
+async def _gather_api(ask: Asking) -> Json:
+    return await ask.get("/")
+
+
+def _view_api(found: Json, here: Here) -> View:
+    root = here.root.removesuffix("/console")
+    lines = ["Everything that this console shows comes from the API, which programs ask the same way."]
+    links = [
+        Link("Read and try the API", f"{root}/docs"),
+        Link("Its contract (OpenAPI)", f"{root}/openapi.json"),
+    ]
+    rows = [(Cell(each["path"], look="code"), Cell(each["summary"])) for each in found["links"]]
+    offered = Table(
+        caption="What can be asked without a name", columns=texts.columns("Path", "Answers"), rows=rows
+    )
+    return View(title="The API", blocks=[Text(lines=lines, links=links), offered], is_live=False)
+
+
+PAGES = (
+    Page("/", _gather_overview, _view_overview, FILTERS),
+    Page("/wrong", _gather_wrong, _view_wrong, is_timed=False),
+    Page("/api", _gather_api, _view_api, is_timed=False),
+)
