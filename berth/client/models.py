@@ -126,6 +126,25 @@ class ActionPage(Struct, frozen=True, kw_only=True):
     """Pass as `cursor` to get the next page; null: this was the last"""
 
 
+class Asking(Struct, frozen=True, kw_only=True):
+    """Who asks, and what the answers are limited to."""
+
+    name: str | None
+    """Name of the key; null: this API asks the caller for none"""
+
+    roles: list[str]
+    """Its roles"""
+
+    namespaces: list[str] | None
+    """The namespaces that it sees; null: all"""
+
+    may: list[str]
+    """What its roles may do, of write, read, export, audit, manage"""
+
+    session_until: str | None
+    """Until when the session lasts at most (RFC 3339, UTC); null: it is none"""
+
+
 class AuditAnswer(Struct, frozen=True, kw_only=True):
     """Which of the ledger's invariants hold: of its present state, and of what came since the last audit."""
 
@@ -484,6 +503,22 @@ class Cure(Struct, frozen=True, kw_only=True):
     """Whether that is every pod that was tried"""
 
 
+class CuresOfPod(Struct, frozen=True, kw_only=True):
+    """What would cure pods that find no node."""
+
+    pod: str
+    """The first of them"""
+
+    waiting: int
+    """How many are like it"""
+
+    cures: list[Cure]
+    """Cures of all pods first, then the smallest first"""
+
+    reached: bool
+    """Whether the search came to its end; false: there may be smaller cures"""
+
+
 class DeadLetter(Struct, frozen=True, kw_only=True):
     """A record that could not be accepted."""
 
@@ -743,6 +778,19 @@ class EventSpan(Struct, frozen=True, kw_only=True):
     """Offset of the last record"""
 
 
+class EvictionsOfPod(Struct, frozen=True, kw_only=True):
+    """Who would have to leave for a pod that finds no node and may preempt; nobody is told to."""
+
+    pod: str
+    """The pod"""
+
+    nodes_helped: int
+    """On how many nodes evicting pods of lower priority would help"""
+
+    nodes: list[NodeEvicted]
+    """The best of these nodes, the one that would be taken first"""
+
+
 class ExplainedAttempt(Struct, frozen=True, kw_only=True):
     """One scheduling attempt of one equivalence group."""
 
@@ -857,6 +905,67 @@ class Extremes(Struct, frozen=True, kw_only=True):
 
     further: list[tuple[int, int]]
     """Of variances in sum: nodes and sum of metrics of each resource but the first"""
+
+
+class Field(Struct, frozen=True, kw_only=True):
+    """All live nodes as columns: what stands at one index in each list is of one node."""
+
+    at: str | None
+    """Log time of the moment that was asked for; null: now, or before all"""
+
+    by: str | None
+    """Label whose values group the nodes; null: none does"""
+
+    groups: list[FieldGroup]
+    """Which nodes have which value, in the order of the lists"""
+
+    names: list[str]
+    """Names of the nodes, by group, then by name"""
+
+    resources: list[FieldColumn]
+    """The columns, in the order in which they were asked for"""
+
+    unschedulable: list[int]
+    """Indices of the nodes that take no new pods (cordoned)"""
+
+    not_ready: list[int]
+    """Indices of the nodes that say that they are not ready"""
+
+    tainted: list[int]
+    """Indices of the nodes with a taint that keeps pods off: NoSchedule or NoExecute"""
+
+    hot: list[int] | None
+    """Indices of the nodes that are hot; null where measurements were not asked for, and of the past"""
+
+
+class FieldColumn(Struct, frozen=True, kw_only=True):
+    """One resource, with an entry for each node."""
+
+    name: str
+    """The resource. Amounts of cpu are in thousandths of a core, of nvidia.com/gpu in thousandths of a
+    device, of memory in bytes, of others in their own units
+    """
+
+    allocatable: list[int]
+    """What each node offers"""
+
+    requested: list[int]
+    """What the pods of each node ask for together"""
+
+    measured: list[float | None] | None
+    """What was measured on each node last, in percent of its capacity, null where nothing was; instead of
+    a list null where it was not asked for, and of the past
+    """
+
+
+class FieldGroup(Struct, frozen=True, kw_only=True):
+    """Nodes in a row with one value of the label."""
+
+    value: str | None
+    """Value of the label; null: these nodes do not have it"""
+
+    nodes: int
+    """How many nodes these are"""
 
 
 class Figures(Struct, frozen=True, kw_only=True):
@@ -1248,6 +1357,25 @@ class Migration(Struct, frozen=True, kw_only=True):
     """Partition of berth.pods in which its end is said; null: its key's"""
 
 
+class MoreOfPod(Struct, frozen=True, kw_only=True):
+    """How many more of a pod fit."""
+
+    pod: str
+    """The pod"""
+
+    count: int
+    """How many more of it, beside all that is planned; 10000 at most"""
+
+    nodes: int
+    """On how many nodes"""
+
+    stopped_by: dict[str, int]
+    """Nodes per reason code for the next one; {}: more fit"""
+
+    why: str
+    """The same in words"""
+
+
 class NewKey(Struct, frozen=True, kw_only=True):
     """A key that was made."""
 
@@ -1256,6 +1384,16 @@ class NewKey(Struct, frozen=True, kw_only=True):
 
     key: str
     """The key, which is shown this once"""
+
+
+class NewSession(Struct, frozen=True, kw_only=True):
+    """A session that was begun."""
+
+    token: str
+    """Show it as a key; it is shown this once"""
+
+    until: str
+    """Until when it lasts at most (RFC 3339, UTC); it ends with its key before"""
 
 
 class Node(Struct, frozen=True, kw_only=True):
@@ -1459,6 +1597,25 @@ class NodeDetail(Struct, frozen=True, kw_only=True):
     """Sum of the requests of the pods that the key does not see, and how many they are, as `pods`; null:
     it sees all
     """
+
+
+class NodeEvicted(Struct, frozen=True, kw_only=True):
+    """A node that would take a pod once others have left it."""
+
+    node: str
+    """The node"""
+
+    victims: list[str]
+    """Who would have to leave, as namespace/name, of namespaces that the key sees"""
+
+    victims_of_others: int
+    """How many more, of namespaces that the key does not see"""
+
+    violations: int | None
+    """How many of them break a disruption budget; null: not for a key with namespaces"""
+
+    highest_priority: int | None
+    """The highest priority among them; null: likewise, or nobody has to leave"""
 
 
 class NodeMove(Struct, frozen=True, kw_only=True):
@@ -1681,6 +1838,94 @@ class Placement(Struct, frozen=True, kw_only=True):
 
     decision: str
     """Id of the decision that opened it"""
+
+
+class PlanAnswer(Struct, frozen=True, kw_only=True):
+    """A plan: where pods would go, and why."""
+
+    looked_at: str | None
+    """The ledger as of then (RFC 3339, UTC, log time); null: before all"""
+
+    nodes: int
+    """Nodes that there are, those of the manifests included"""
+
+    placed: int
+    """How many pods find a node"""
+
+    waiting: int
+    """How many do not"""
+
+    pods: list[PlannedPod]
+    """The pods, in the order of decision"""
+
+    attempts: list[PlannedAttempt]
+    """What decided them"""
+
+    more: list[MoreOfPod]
+    """With how_many: of 5 different pods at most, in their order"""
+
+    cures: list[CuresOfPod]
+    """With cures: likewise, of pods that find no node"""
+
+    evictions: list[EvictionsOfPod]
+    """Likewise, of pods that would find a node if others left it"""
+
+    notes: list[str]
+    """What was passed over, and what has no say"""
+
+
+class PlanToMake(Struct, frozen=True, kw_only=True):
+    """What is to be planned."""
+
+    manifests: str
+    """Pods, workloads and what they need, as YAML or JSON: documents, lists or watch events"""
+
+    at: str | None = None
+    """Against this moment (log time), as `at` of other questions; null: now"""
+
+    profile: str | None = None
+    """A profile in force that places all pods; null: each its own"""
+
+    replicas: int | None = None
+    """So many copies of each pod, and pods of each workload; null: as they say"""
+
+    how_many: bool = False
+    """Whether to count how many more of each pod fit"""
+
+    cures: bool = False
+    """Whether to search what would cure the pods that find no node"""
+
+
+class PlannedAttempt(Struct, frozen=True, kw_only=True):
+    """An attempt of equal pods."""
+
+    explained: ExplainedAttempt
+    """What was looked at, and the best nodes"""
+
+    reasons: dict[str, int]
+    """Nodes per reason code for the first pod without a node"""
+
+
+class PlannedPod(Struct, frozen=True, kw_only=True):
+    """What would become of a pod."""
+
+    pod: str
+    """The pod, as namespace/name"""
+
+    outcome: str
+    """bound, unschedulable, unresolvable or gang-waiting"""
+
+    node: str | None
+    """Where it would go; null: nowhere"""
+
+    score: float | None
+    """Total score of that node"""
+
+    why: str
+    """Why it finds no node, in words; empty: it finds one"""
+
+    attempt: int
+    """Place in `attempts` of the attempt that decided it, from 0"""
 
 
 class Pod(Struct, frozen=True, kw_only=True):
@@ -2114,6 +2359,13 @@ class RuleSeen(Struct, frozen=True, kw_only=True):
 
     domains: dict[str, int] = field(default_factory=dict)
     """Some of the domains with more than that: value of the topology key -> count"""
+
+
+class SessionEnded(Struct, frozen=True, kw_only=True):
+    """A session that was ended."""
+
+    ended: bool
+    """Whether it is"""
 
 
 class ShadowAnswer(Struct, frozen=True, kw_only=True):

@@ -125,6 +125,14 @@ def events_of(
         yield event
 
 
+def manifests_text(objects: str | Objects) -> str:
+    """Return manifests as one text: YAML or JSON as it is, else a list of kubectl in JSON."""
+    if isinstance(objects, str):
+        return objects
+    items = [each.get("object", each) for each in _flat(objects)]
+    return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items}).decode()
+
+
 def _flat(objects: Objects) -> Iterator[Manifest]:
     """Yield manifests and events; lists of kubectl one by one."""
     for each in (objects,) if isinstance(objects, Mapping) else objects:

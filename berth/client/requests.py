@@ -38,8 +38,8 @@ class Request(Struct, Generic[_Answer_co], frozen=True):
     """A question.
 
     ``has_past``: it can be asked of a moment. ``may_wait``: it can wait until the ledger has what its caller
-    wrote. ``accepts`` are statuses above 400 that are an answer all the same. ``is_repeatable``: asking twice
-    does what asking once does.
+    wrote. ``accepts`` are statuses above 400 that are an answer all the same. ``only_asks``: nothing is
+    written, though the method is POST.
     """
 
     method: str
@@ -50,11 +50,12 @@ class Request(Struct, Generic[_Answer_co], frozen=True):
     has_past: bool = False
     may_wait: bool = False
     accepts: tuple[int, ...] = ()
+    only_asks: bool = False
 
     @property
     def is_repeatable(self) -> bool:
         """Whether an answer that was lost may be asked for again."""
-        return self.method in ("GET", "DELETE")
+        return self.only_asks or self.method in ("GET", "DELETE")
 
     @property
     def target(self) -> str:

@@ -60,9 +60,10 @@ RESOURCES: Mapping[str, Mapping[str, str]] = {
     "deadletters": {"list": "list_deadletters", "get": "get_deadletter", "resend": "resend_deadletter"},
     "usage": {"list": "list_usage"},
     "bill": {"list": "list_bill"},
-    "keys": {"list": "list_keys", "create": "create_key", "revoke": "revoke_key"},
+    "keys": {"list": "list_keys", "create": "create_key", "revoke": "revoke_key", "caller": "get_caller"},
     "accesses": {"list": "list_accesses"},
     "cluster": {
+        "field": "get_field",
         "totals": "get_totals",
         "diff": "diff_moments",
         "audit": "get_audit",
@@ -73,8 +74,11 @@ RESOURCES: Mapping[str, Mapping[str, str]] = {
 }
 """What a client has, and which operation of the contract each of its methods asks."""
 
-BY_HAND = ("stream_events", "append_events", "export_table")
-"""Operations that the client asks in a shape of its own: `watch`, `apply` and `delete`, `export`."""
+BY_HAND = ("stream_events", "append_events", "plan_pods", "export_table")
+"""Operations that the client asks in a shape of its own: `watch`, `apply` and `delete`, `plan`, `export`."""
+
+NOT_ASKED = ("begin_session", "end_session")
+"""Operations that are for browsers: a client shows its key."""
 
 
 def contract() -> dict[str, Any]:
@@ -329,7 +333,7 @@ def _class_name(resource: str) -> str:
 def questions(spec: Mapping[str, Any]) -> str:
     """Return the file of the resources of the client that awaits."""
     asked = [each for methods in RESOURCES.values() for each in methods.values()]
-    unasked = sorted(operations(spec).keys() - {*asked, *BY_HAND})
+    unasked = sorted(operations(spec).keys() - {*asked, *BY_HAND, *NOT_ASKED})
     if unasked:
         raise SystemExit(f"no method asks {', '.join(unasked)}; name them in RESOURCES of {__name__}")
     lines = [

@@ -77,11 +77,13 @@ class Gate:
         key = key_of(Headers(raw=scope["headers"]))
         return key is not None and self._logins.is_good(key_hash(key))
 
-    async def _needs_key(self) -> bool:
+    async def _needs_key(self, headers: Headers) -> bool:
+        """Return whether there are keys: known for a while where none is shown, else looked up."""
         if self._local_user is not None or self._required:
             return self._local_user is None
         now = self._clock()
-        if not self._any_key and now - self._checked_at > _CACHE_SECONDS:
+        known_seconds = _CACHE_SECONDS if key_of(headers) is None else 0.0
+        if not self._any_key and now - self._checked_at > known_seconds:
             try:
                 self._any_key = bool(await self._store.callers.keys())
             except Unavailable:
@@ -99,7 +101,7 @@ class Gate:
         """
         if action == "manage" and self._is_owner(request.headers):
             return Caller.unnamed(of_user(local_user()))
-        if not await self._needs_key():
+        if not await self._needs_key(request.headers):
             if is_proxied(request.headers) and self._local_user is None:
                 raise ApiError(
                     "forbidden",

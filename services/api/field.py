@@ -216,7 +216,12 @@ def field_routes(deps: Deps) -> APIRouter:
     """Return the route of the field."""
     router, cache = APIRouter(), FieldCache()
 
-    @router.get("/v1/field", responses=answering(Field), summary="Show all nodes at once, as columns")
+    @router.get(
+        "/v1/field",
+        operation_id="get_field",
+        responses=answering(Field),
+        summary="Show all nodes at once, as columns",
+    )
     async def field(
         request: Request,
         by: By = None,

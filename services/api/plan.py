@@ -199,6 +199,7 @@ def plan_routes(deps: Deps) -> APIRouter:
 
     @router.post(
         "/v1/plan",
+        operation_id="plan_pods",
         responses=answering(PlanAnswer),
         summary="Say where pods would go, now or then; nothing is written",
         openapi_extra={"requestBody": content},

@@ -63,13 +63,19 @@ def session_routes(deps: Deps) -> APIRouter:
             raise ApiError("not-found", "no session is shown, so there is none to end")
         return token
 
-    @router.get("/v1/caller", responses=answering(Asking), summary="Say who asks, and what he sees")
+    @router.get(
+        "/v1/caller",
+        operation_id="get_caller",
+        responses=answering(Asking),
+        summary="Say who asks, and what he sees",
+    )
     async def caller(request: Request) -> Response:
         session = getattr(request.state, "session", None)
         return json_answer(_asking(caller_of(request), session and stamp(session.expires_at)))
 
     @router.post(
         "/v1/sessions",
+        operation_id="begin_session",
         status_code=201,
         responses=answering(NewSession, 201),
         summary="Begin a session of the key that is shown",
@@ -86,7 +92,12 @@ def session_routes(deps: Deps) -> APIRouter:
             raise ApiError("unauthorized", "this key was revoked")
         return json_answer(NewSession(token=token, until=str(stamp(session.expires_at))), 201)
 
-    @router.delete("/v1/sessions", responses=answering(SessionEnded), summary="End the session that is shown")
+    @router.delete(
+        "/v1/sessions",
+        operation_id="end_session",
+        responses=answering(SessionEnded),
+        summary="End the session that is shown",
+    )
     async def end(request: Request) -> Response:
         await deps.store.callers.end_session(key_hash(token_of(request)))
         return json_answer(SessionEnded(ended=True))

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import gc
 import importlib.util
+import itertools
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from berth.client import AsyncClient, Client, InvalidRequest, NotFound, Timeout, models
-from tests.client.world import Blocked, Loop, node, pod, world
+from berth.client import AsyncClient, Client, InvalidRequest, NotAllowed, NotFound, Timeout, models
+from tests.client.world import OWNER_KEY, Blocked, Loop, node, pod, world
+
+Opened = Callable[..., Any]
+TOO_MUCH = "9000"
+"""CPU that no node has: pods of it are there, and take no place from those of other tests."""
 
 
 @pytest.fixture(scope="module")
@@ -24,23 +30,28 @@ def url(embedded_dsn: str) -> Iterator[str]:
 
 
 @pytest.fixture(params=["blocks", "awaits"])
-def berth(request: pytest.FixtureRequest, url: str) -> Iterator[Any]:
-    """Return a client of either kind, in the words of the one that blocks; what it opens must be closed."""
+def opened(request: pytest.FixtureRequest, url: str) -> Iterator[Opened]:
+    """Return what opens a client of either kind, in the words of the one that blocks; all must be closed."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", ResourceWarning)
         if request.param == "blocks":
-            with Client(url) as client:
-                yield client
+            yield functools.partial(Client, url)
         else:
             loop = Loop()
-            with Blocked(loop, loop.run(_made(url))) as blocked:
-                yield blocked
+            yield lambda **named: Blocked(loop, loop.run(_made(url, **named)))
             loop.close()
         gc.collect()
 
 
-async def _made(url: str) -> AsyncClient:
-    return AsyncClient(url)
+async def _made(url: str, **named: Any) -> AsyncClient:
+    return AsyncClient(url, **named)
+
+
+@pytest.fixture
+def berth(opened: Opened) -> Iterator[Any]:
+    """Return a client that shows no key."""
+    with opened() as client:
+        yield client
 
 
 @pytest.fixture
@@ -63,7 +74,7 @@ def test_what_is_applied_is_placed_and_read_after_it_was_written(berth: Any, spa
 
 
 def test_a_wait_in_the_request_tells_the_decisions(berth: Any, space: str) -> None:
-    applied = berth.apply([pod("small", space), pod("huge", space, cpu="9000")], wait="decided", timeout=20)
+    applied = berth.apply([pod("small", space), pod("huge", space, TOO_MUCH)], wait="decided", timeout=20)
     assert applied.folded
     outcomes = {each.pod.name: each.outcome for each in applied.decisions}
     assert outcomes == {"small": "bound", "huge": "unresolvable"}
@@ -72,7 +83,7 @@ def test_a_wait_in_the_request_tells_the_decisions(berth: Any, space: str) -> No
 
 
 def test_what_is_not_there_in_time_is_named(berth: Any, space: str) -> None:
-    berth.apply(pod("huge", space, cpu="9000"))
+    berth.apply(pod("huge", space, TOO_MUCH))
     with pytest.raises(Timeout) as caught:
         berth.wait(f"{space}/huge", timeout=0.5)
     assert caught.value.missing == (f"{space}/huge",)
@@ -90,14 +101,14 @@ def test_what_is_deleted_is_waited_for_until_it_is_gone(berth: Any, space: str) 
 
 
 def test_a_list_goes_on_page_by_page_up_to_a_limit(berth: Any, space: str) -> None:
-    berth.apply([pod(f"p{n}", space) for n in range(1_050)], wait="folded")
+    berth.apply([pod(f"p{n}", space, TOO_MUCH) for n in range(1_050)], wait="folded")
     assert len({each.name for each in berth.pods.list(namespace=space)}) == 1_050
     assert len(list(berth.pods.list(namespace=space, limit=7))) == 7
     assert list(berth.pods.list(namespace=space, limit=0)) == []
 
 
 def test_an_object_that_makes_no_sense_is_refused_by_its_place_and_field(berth: Any, space: str) -> None:
-    objects = (pod(f"p{n}", space, cpu="one" if n == 1_002 else "1m") for n in range(1_004))
+    objects = (pod(f"p{n}", space, cpu="one" if n == 1_002 else TOO_MUCH) for n in range(1_004))
     with pytest.raises(InvalidRequest) as caught:
         berth.apply(objects)
     error = caught.value
@@ -133,8 +144,8 @@ def test_a_pod_is_explained_and_its_story_told(berth: Any, space: str) -> None:
     assert told.decision.pod.name == "p"
     assert berth.explain(told.decision.id) == told
     story = list(berth.history(f"{space}/p"))
-    assert [each.kind for each in story] == ["decision"]
-    assert story[0].decision == told.decision
+    assert story[-1].decision == told.decision, "attempts may go before it: pods and nodes have their topics"
+    assert {each.kind for each in story} <= {"attempt", "decision"}
 
 
 def test_the_past_is_asked_through_a_view(berth: Any, space: str) -> None:
@@ -151,14 +162,27 @@ def test_the_past_is_asked_through_a_view(berth: Any, space: str) -> None:
         berth.at(datetime.datetime(2026, 1, 1))
 
 
+def test_a_plan_says_where_pods_would_go_now_and_then(berth: Any, space: str) -> None:
+    berth.apply([node("big"), pod("p", space)], wait="decided")
+    planned = berth.plan([pod("a", space), pod("b", space, TOO_MUCH)], cures=True)
+    assert [(each.pod, each.node) for each in planned.pods] == [(f"{space}/a", "big"), (f"{space}/b", None)]
+    assert "cpu" in planned.pods[1].why
+    assert [each.pod for each in planned.cures] == [f"{space}/b"]
+    text = f"kind: Pod\nmetadata: {{name: c, namespace: {space}}}\nspec: {{containers: [{{name: c}}]}}\n"
+    more = berth.plan(text, how_many=True)
+    assert (more.placed, more.waiting, more.more[0].pod) == (1, 0, f"{space}/c")
+    assert berth.at("1d").plan(pod("a", space)).nodes == 0
+    assert [each.name for each in berth.pods.list(namespace=space)] == ["p"], "nothing was written"
+    with pytest.raises(InvalidRequest, match="'none' is not in force"):
+        berth.plan(pod("a", space), profile="none")
+
+
 def test_what_happens_is_watched_and_gone_on_behind_an_id(berth: Any, space: str) -> None:
     with berth.watch(namespace=space, kinds=["decisions", "releases"], marks=True) as watch:
         begins = next(watch)
         assert begins.is_mark
         berth.apply([pod("a", space), pod("b", space)])
-        seen = [
-            event for event, _ in zip((each for each in watch if not each.is_mark), range(2), strict=False)
-        ]
+        seen = list(itertools.islice((each for each in watch if not each.is_mark), 2))
     assert [each.decision.pod.name for each in seen] == ["a", "b"]
     assert {each.kind for each in seen} == {"decisions"}
     for after, names in ((begins.id, ["a", "b"]), (seen[0].id, ["b"])):
@@ -190,10 +214,14 @@ def test_a_frame_is_the_same_without_parquet(berth: Any, space: str, monkeypatch
     assert (first["bound_at"] == second["bound_at"]).all()
 
 
-def test_keys_are_made_shown_and_revoked(berth: Any, space: str) -> None:
-    made = berth.keys.create(models.KeyToMake(name=space, roles=["admin"]))
-    assert made.key.startswith("berth_")
-    url = berth._thing._connection.url if isinstance(berth, Blocked) else berth._connection.url
-    with Client(url, key=made.key) as admin:
-        assert space in [each.name for each in admin.keys.list()]
-        assert admin.keys.revoke(space).revoked == 1
+def test_keys_are_made_shown_and_revoked(opened: Opened, space: str) -> None:
+    with opened(key=OWNER_KEY) as owner:
+        made = owner.keys.create(models.KeyToMake(name=space, roles=["admin"]))
+        owner.keys.create(models.KeyToMake(name=f"{space}-2", roles=["admin"]))
+        assert made.key.startswith("berth_")
+        with opened(key=made.key) as admin:
+            assert space in [each.name for each in admin.keys.list()]
+            assert admin.keys.revoke(space).revoked == 1
+        with opened(key=made.key) as revoked, pytest.raises(NotAllowed) as caught:
+            list(revoked.keys.list())
+        assert (caught.value.status, caught.value.code) == (401, "unauthorized")

@@ -16,12 +16,15 @@ from services.config import Settings
 from services.metrics import process_registry
 from tests.integration.api_world import fresh_database
 
+OWNER_KEY = "berth_" + "0" * 43
+"""Manages keys, as the owner of an instance does; whoever shows none may do all else."""
+
 T = TypeVar("T")
 
 
-def node(name: str, cpu: str = "64", **more: Any) -> dict[str, Any]:
+def node(name: str, cpu: str = "640", **more: Any) -> dict[str, Any]:
     """Return the manifest of a node."""
-    offers = {"cpu": cpu, "memory": "256Gi", "pods": "1000"}
+    offers = {"cpu": cpu, "memory": "256Gi", "pods": "4096"}
     return {"kind": "Node", "metadata": {"name": name, **more}, "status": {"allocatable": offers}}
 
 
@@ -87,7 +90,7 @@ async def _world(server: str) -> AsyncIterator[str]:
         await bootstrap.initialise(place, 1)
         async with (
             _working(place),
-            bootstrap.open_app(place, keys_required=False) as app,
+            bootstrap.open_app(place, keys_required=False, owner_key=OWNER_KEY) as app,
             _serving(app) as url,
         ):
             yield url

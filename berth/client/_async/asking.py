@@ -36,6 +36,10 @@ class AsyncAsker:
                 raise ValueError(f"{request.path} cannot be asked of the past; ask the client itself")
             if request.params.get("at") is None:
                 request = request.asking(at=self._moment)
+        return await self._answer(request)
+
+    async def _answer(self, request: Request[_Answer]) -> _Answer:
+        """Return the answer to a question that says itself of when it is."""
         positions = self._written.taken() if request.may_wait and request.params.get("at") is None else {}
         answer = await self._connection.ask(request.asking(wait=wait_text(positions)))
         self._written.seen(positions)

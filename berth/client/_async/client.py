@@ -19,8 +19,8 @@ from berth.client._async.waiting import wait_for
 from berth.client._async.watch import AsyncWatch
 from berth.client.errors import BerthError, InvalidRequest, NotFound, decoded, error_of
 from berth.client.fates import Fate, Until, Waiting
-from berth.client.objects import Applied, Objects, Written, batches, events_of, moved, named
-from berth.client.requests import Moment, fixed, pod_names, target
+from berth.client.objects import Applied, Objects, Written, batches, events_of, manifests_text, moved, named
+from berth.client.requests import Moment, Request, fixed, pod_names, target
 from berth.client.retrying import Retry, Told
 from berth.client.settings import find_address
 
@@ -30,15 +30,57 @@ _WAIT_SECONDS_MAX = 100.0
 
 
 class AsyncView(AsyncResources):
-    """The cluster as it was at a moment; what it asks is answered as of then."""
+    """The cluster as it was at a moment, or is: what is asked is answered as of then."""
 
     @property
     def moment(self) -> str | None:
-        """The moment, as the API reads it."""
+        """The moment, as the API reads it; None: now."""
         return self._moment
 
+    async def plan(
+        self,
+        objects: str | Objects,
+        *,
+        profile: str | None = None,
+        replicas: int | None = None,
+        how_many: bool = False,
+        cures: bool = False,
+    ) -> models.PlanAnswer:
+        """Say where pods would go against the nodes that there are, or were then; nothing is written.
 
-class AsyncClient(AsyncResources):
+        Parameters
+        ----------
+        objects : str, mapping or iterable of mappings
+            Pods, workloads and what they need: a text in YAML or JSON, or manifests as ``apply`` takes them.
+        profile : str, optional
+            A profile in force that places all pods; without it each its own.
+        replicas : int, optional
+            So many copies of each pod, and pods of each workload; without it as they say.
+        how_many : bool
+            Count how many more of each pod fit.
+        cures : bool
+            Search what would cure the pods that find no node.
+
+        Raises
+        ------
+        InvalidRequest
+            An object makes no sense, or there is no such profile.
+        """
+        wanted = models.PlanToMake(
+            manifests=manifests_text(objects),
+            at=self._moment,
+            profile=profile,
+            replicas=replicas,
+            how_many=how_many,
+            cures=cures,
+        )
+        may_wait = self._moment is None
+        return await self._answer(
+            Request("POST", "/v1/plan", models.PlanAnswer, body=wanted, may_wait=may_wait, only_asks=True)
+        )
+
+
+class AsyncClient(AsyncView):
     """A client of the API that awaits. Close it, or use it as a context.
 
     Parameters

@@ -252,17 +252,23 @@ class Pending(Resource):
         return self._asker.ask(request)
 
     def list(
-        self, *, shard: int | None = None, at: Moment | None = None, limit: int | None = None
+        self,
+        *,
+        shard: int | None = None,
+        order: str | None = None,
+        at: Moment | None = None,
+        limit: int | None = None,
     ) -> Iterator[models.PendingGroup]:
         """List what waits, and why.
 
         ``shard``: only this shard.
+        ``order``: largest: the group with most pods first; oldest: the one that waits longest.
         """
         request = Request(
             "GET",
             path("/v1/pending"),
             models.PendingPage,
-            params={"shard": shard, "at": at, "limit": page_size(limit)},
+            params={"shard": shard, "order": order, "at": at, "limit": page_size(limit)},
             has_past=True,
             may_wait=True,
         )
@@ -667,6 +673,16 @@ class Keys(Resource):
         )
         return self._asker.ask(request)
 
+    def caller(self) -> models.Asking:
+        """Say who asks, and what he sees."""
+        request = Request(
+            "GET",
+            path("/v1/caller"),
+            models.Asking,
+            may_wait=True,
+        )
+        return self._asker.ask(request)
+
     def list(self) -> Iterator[models.Key]:
         """List keys, revoked ones included."""
         request = Request(
@@ -707,6 +723,31 @@ class Accesses(Resource):
 
 class Cluster(Resource):
     """What can be asked about cluster."""
+
+    def field(
+        self,
+        *,
+        by: str | None = None,
+        resources: str | None = None,
+        measured: bool | None = None,
+        at: Moment | None = None,
+    ) -> models.Field:
+        """Show all nodes at once, as columns.
+
+        ``by``: group nodes by the values of this label, as topology.kubernetes.io/zone.
+        ``resources``: these resources, with commas between them; else cpu, memory,
+            nvidia.com/gpu, pods.
+        ``measured``: whether to say what was measured, and what is hot.
+        """
+        request = Request(
+            "GET",
+            path("/v1/field"),
+            models.Field,
+            params={"by": by, "resources": resources, "measured": measured, "at": at},
+            has_past=True,
+            may_wait=True,
+        )
+        return self._asker.ask(request)
 
     def totals(self, *, at: Moment | None = None) -> models.Totals:
         """Sum over the cluster."""
