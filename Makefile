@@ -11,7 +11,7 @@ PYTEST := $(VENV)/bin/python -m pytest -n auto --dist loadfile --no-loadscope-re
 # Hundreds of processes begin in a run of the tests: none of them is to compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install dev demo test check bench bench-against wheel nightly oracle simulate chaos upstream serve pictures lock sbom advisories clean
+.PHONY: help install dev demo test check bench bench-against wheel wheel-client nightly oracle simulate chaos upstream serve pictures lock sbom advisories clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 15
@@ -57,6 +57,14 @@ wheel:  ## build the wheel, install it in an environment of its own, and run the
 	build/venv/bin/pip --disable-pip-version-check --quiet install --no-deps build/wheel/*.whl
 	state=$$(mktemp -d) && chmod 755 $$state && cd / && env -u PYTHONPATH BERTH_DIR=$$state $(CURDIR)/build/venv/bin/berth demo --exit && rm -rf $$state
 
+wheel-client:  ## build the client's wheel, and use it in an environment that has nothing else of berth
+	rm -rf build/client && $(PYTHON) -m venv build/client/venv
+	build/client/venv/bin/pip --disable-pip-version-check --quiet install --require-hashes --requirement requirements-client.lock
+	build/client/venv/bin/pip --disable-pip-version-check --quiet wheel --no-deps --no-build-isolation --wheel-dir build/client ./berth
+	rm -rf berth/build berth/*.egg-info
+	build/client/venv/bin/pip --disable-pip-version-check --quiet install --no-deps build/client/berth_client-*.whl
+	cd / && env -u PYTHONPATH $(CURDIR)/build/client/venv/bin/python -c 'from berth.client import AsyncClient, Client'
+
 nightly: $(VENV)/.installed-dev  ## all seeds, examples and days: hours
 	TEST_DEPTH=nightly $(MAKE) test
 	$(MAKE) oracle simulate
@@ -93,6 +101,7 @@ lock: build/supply/.installed  ## pin every package, with hashes (ARGS=--upgrade
 	$(LOCK) pyproject.toml --extra build --output-file requirements.lock
 	$(LOCK) pyproject.toml --extra build --extra embedded --constraint requirements.lock --output-file requirements-embedded.lock
 	$(LOCK) pyproject.toml --extra dev --extra embedded --extra parquet --extra plots --extra search --constraint requirements.lock --output-file requirements-dev.lock
+	$(LOCK) berth/pyproject.toml --extra build --extra kafka --constraint requirements.lock --output-file requirements-client.lock
 	$(LOCK) ops/supply/tools.in --output-file ops/supply/tools.lock
 
 sbom: install build/supply/.installed  ## list what the images are made of: build/sbom.cdx.json, build/sbom-all-in-one.cdx.json

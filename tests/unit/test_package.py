@@ -11,7 +11,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-FOLDERS = tuple(name.removesuffix("*") for name in SETUPTOOLS["packages"]["find"]["include"])
+FOLDERS = tuple(
+    name.removesuffix("*").replace(".", "/") for name in SETUPTOOLS["packages"]["find"]["include"]
+)
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CLIENT = tomllib.loads((ROOT / "berth" / "pyproject.toml").read_text())
 
 
 def files() -> list[Path]:
@@ -30,3 +34,12 @@ def test_every_folder_is_a_package() -> None:
     """One that is not is left out of the wheel without a word."""
     folders = {path.parent for path in files()}
     assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def test_the_wheel_of_the_client_holds_all_of_it_and_agrees_with_berth() -> None:
+    packages = CLIENT["tool"]["setuptools"]["packages"]
+    folders = {path.parent for path in (ROOT / "berth").rglob("*.py")}
+    assert {ROOT / name.replace(".", "/") for name in packages} == folders
+    assert CLIENT["project"]["version"] == PROJECT["version"]
+    asked = {*CLIENT["project"]["dependencies"], *CLIENT["project"]["optional-dependencies"]["kafka"]}
+    assert asked <= set(PROJECT["dependencies"]), "else one environment could not have both"
