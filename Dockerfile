@@ -20,6 +20,7 @@ COPY requirements.lock ./
 RUN pip install --no-cache-dir --require-hashes --requirement requirements.lock
 
 COPY pyproject.toml README.md LICENSE NOTICE ./
+COPY berth berth
 COPY domain domain
 COPY services services
 COPY research research

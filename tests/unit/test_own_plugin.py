@@ -18,7 +18,7 @@ from domain.plugins.template_score import TemplateScore
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
-COPIED = ("domain", "services", "docs", "tests", "pyproject.toml")
+COPIED = ("berth", "domain", "services", "docs", "tests", "pyproject.toml")
 LINES_MAX = 60
 
 
