@@ -85,8 +85,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Name what failed at once: a run that is cut later would not say it."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
-        sys.__stdout__.write(f"\n{report.nodeid} failed ({report.when}, {report.duration:.0f} s)\n")
-        sys.__stdout__.flush()
+        print(
+            f"\n{report.nodeid} failed ({report.when}, {report.duration:.0f} s)",
+            file=sys.__stdout__,
+            flush=True,
+        )
 
 
 def pytest_runtest_logfinish() -> None:
