@@ -159,6 +159,7 @@ def show_query(report: QueryReport) -> None:
     print_table("questions", columns, [msgspec.to_builtins(each) for each in report.asked])
     columns = _columns(
         *(("COMMITS BESIDE", "beside"), ("BATCHES", "batches"), ("OFFERED/s", "offered_per_second")),
+        ("PLACED/s", "placed_per_second"),
         *(("p50 ms", "p50_ms"), ("p99 ms", "p99_ms")),
     )
     print_table("commits", columns, [msgspec.to_builtins(each) for each in report.commits])

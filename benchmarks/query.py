@@ -86,11 +86,15 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Commits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long commits of 2,000 decisions took that another process offered at a rate."""
+    """How long commits of 2,000 decisions took that another process offered at a rate, and the rate reached.
+
+    A commit that is due while one is under way begins when that has ended.
+    """
 
     beside: str
     batches: int
     offered_per_second: int
+    placed_per_second: int
     p50_ms: float
     p99_ms: float
 
@@ -372,6 +376,7 @@ def questions(size: Size) -> dict[str, tuple[int, Ask]]:
         "totals at T": (50, _get(lambda draw: f"/v1/totals?at={at(draw)}")),
         "1,000 nodes at T": (50, _get(lambda draw: f"/v1/nodes?limit=1000&at={at(draw)}")),
         "all nodes at T": (20, _pages(lambda draw: f"/v1/nodes?limit=1000&at={at(draw)}")),
+        "the cluster at T": (50, _get(lambda draw: f"/v1/field?at={at(draw)}")),
         "a node at T": (50, _get(lambda draw: f"/v1/nodes/{node(draw)}?at={at(draw)}")),
         "a pod at T": (50, _get(placed)),
         "pending at T": (50, _get(lambda draw: f"/v1/pending?limit=100&at={at(draw)}")),
@@ -422,8 +427,11 @@ PODS = 2_000
 """Pods that a commit places."""
 
 
-async def commit_for(dsn: str, seconds: float, per_second: int) -> list[float]:
-    """Commit batches at a rate, as the owner of shard 0; return how long each took, in milliseconds."""
+async def commit_for(dsn: str, seconds: float, per_second: int) -> tuple[list[float], float]:
+    """Commit batches at a rate, as the owner of shard 0.
+
+    Returns how long each took, in milliseconds, and the seconds of all of them.
+    """
     ledger = bootstrap.open_ledger(bootstrap.Place(dsn, None))
     took = []
     try:
@@ -432,8 +440,8 @@ async def commit_for(dsn: str, seconds: float, per_second: int) -> list[float]:
         base = await ledger.load_base()
         versions = {node.id: node.version for node in base.nodes}
         seq, batch = await _counted(dsn)
-        end = due = time.perf_counter()
-        end += seconds
+        began = due = time.perf_counter()
+        end = began + seconds
         while due < end:
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             due += PODS / per_second
@@ -442,10 +450,11 @@ async def commit_for(dsn: str, seconds: float, per_second: int) -> list[float]:
             assert isinstance(await ledger.commit(made), Committed)
             took.append((time.perf_counter() - started) * 1_000)
             seq, batch = seq + PODS, batch + 1
+        ended = time.perf_counter()
         await ledger.release([lease])
     finally:
         await ledger.aclose()
-    return took
+    return took, max(ended, due) - began
 
 
 async def _counted(dsn: str) -> tuple[int, int]:
@@ -517,11 +526,13 @@ async def committing(dsn: str, seconds: float, per_second: int, beside: str) -> 
         env=environment(PYTHONPATH=python_path()),
     )
     out, _ = await process.communicate()
-    took = sorted(msgspec.json.decode(out, type=list[float]))
+    took, passed = msgspec.json.decode(out, type=tuple[list[float], float])
+    took.sort()
     return Commits(
         beside=beside,
         batches=len(took),
         offered_per_second=per_second,
+        placed_per_second=round(PODS * len(took) / passed),
         p50_ms=round(statistics.median(took), 1),
         p99_ms=round(took[min(len(took) - 1, round(0.99 * len(took)))], 1),
     )
