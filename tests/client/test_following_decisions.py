@@ -156,8 +156,8 @@ def test_the_rule_is_that_of_the_documents(records: list[tuple[int, bytes | None
     assert stands == plain(told)
 
 
-def shard_of(topic: Topic, **stored: int) -> Shard:
-    shard = Shard(SHARD, ShardCheckpoint(**stored))
+def shard_of(topic: Topic, seq: int = 0) -> Shard:
+    shard = Shard(SHARD, ShardCheckpoint(seq))
     assert shard.begin(topic.first, topic.end) == topic.first
     return shard
 

@@ -1,0 +1,190 @@
+"""Do the producer and the reader of the client keep to the contract, with a real broker, worker and relay?"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import asyncpg
+import pytest
+
+from berth.client import AsyncClient, InvalidRequest, NotConfigured, Unavailable
+from berth.client.kafka import EventProducer
+from ops.kafka import KafkaServer
+from services import bootstrap
+from services.bootstrap import Place
+from tests.client.reading_decisions import PLACES, Effects
+from tests.client.world import node, pod, serving, working
+from tests.integration.api_world import fresh_database
+
+SHARDS = 2
+CODE_OF_DEATH = 9
+
+
+class Site(NamedTuple):
+    """What runs on a broker."""
+
+    place: Place
+    kafka: str
+    url: str
+
+
+@contextlib.asynccontextmanager
+async def site(postgres: str, kafka: str) -> AsyncIterator[Site]:
+    """Run a worker, a relay and an API on a broker."""
+    async with fresh_database(postgres, migrated=True) as made:
+        place = Place(made.dsn, kafka)
+        await bootstrap.initialise(place, SHARDS)
+        async with (
+            working(place),
+            bootstrap.open_app(place, keys_required=False) as app,
+            serving(app) as url,
+        ):
+            yield Site(place, kafka, url)
+
+
+async def decided(place: Place) -> list[tuple[int, int, str]]:
+    """Return shard, seq and pod of each decision of the ledger."""
+    connection = await asyncpg.connect(place.dsn)
+    try:
+        rows = await connection.fetch(
+            "SELECT shard, seq, namespace || '/' || name AS pod FROM decisions ORDER BY shard, seq"
+        )
+        return [(row["shard"], row["seq"], row["pod"]) for row in rows]
+    finally:
+        await connection.close()
+
+
+def reading(kafka: str, path: Path, until: int, *more: str) -> subprocess.Popen[str]:
+    """Start a reader."""
+    command = [sys.executable, "-m", "tests.client.reading_decisions", kafka, str(path), f"--until={until}"]
+    return subprocess.Popen([*command, *more], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+async def read(kafka: str, path: Path, until: int, *more: str) -> int:
+    """Let a reader read, and return the code with which it ended."""
+    process = reading(kafka, path, until, *more)
+    said, _ = await asyncio.to_thread(process.communicate, timeout=90)
+    assert process.returncode in (0, CODE_OF_DEATH), said
+    return process.returncode
+
+
+async def test_what_is_written_is_decided_and_each_decision_has_its_effect_once(
+    fresh_kafka: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    space = f"k-{uuid.uuid4().hex[:6]}"
+    async with site(postgres_dsn, fresh_kafka) as there, AsyncClient(there.url) as client:
+        pods = [pod(f"p{n}", space) for n in range(60)]
+        profile = {
+            "apiVersion": "berth/v1", "kind": "SchedulingProfile", "metadata": {"name": "mine"},
+            "spec": {"filters": ["NodeResourcesFit"], "scores": [{"name": "NodeResourcesFit", "weight": 1}]},
+        }  # fmt: skip
+        async with EventProducer(fresh_kafka) as producer:
+            first = await producer.apply([node("n1"), node("n2"), profile, *pods[:40]])
+            client.read_after(first)
+            assert len([each async for each in client.pods.list(namespace=space)]) == 40
+            assert (first.accepted, first.pods) == (43, [f"{space}/p{n}" for n in range(40)])
+            assert {each.topic for each in first.positions} == {"berth.nodes", "berth.pods", "berth.config"}
+            assert {each.partition for each in first.positions if each.topic == "berth.pods"} == {0, 1}
+            assert (await client.profiles.get("mine")).revision == 1
+            wrong = pod("wrong", space, cpu="one")
+            last = await producer.apply([wrong, *pods[40:]])
+            fates = await client.wait([f"{space}/p{n}" for n in range(60)])
+            assert all(each.is_bound for each in fates.values())
+            gone = await producer.delete("pod", f"{space}/p3")
+            client.read_after(last)
+            client.read_after(gone)
+            letters = [each async for each in client.deadletters.list()]
+            assert [(each.path, each.topic) for each in letters] == [
+                ("object.spec.containers[0].resources.requests.cpu", "berth.pods")
+            ]
+            assert (await client.wait(gone, until="gone"))[f"{space}/p3"].is_gone
+        ledger = await decided(there.place)
+        assert len(ledger) == 61
+
+        path, deaths = tmp_path / "effects", 0
+        for batch in (1, 3):
+            for place in PLACES:
+                told = (f"--dies-at={place}", f"--batch={batch}", "--batch-max=4")
+                deaths += await read(there.kafka, path, len(ledger), *told) == CODE_OF_DEATH
+        assert deaths == 2 * len(PLACES)
+        assert Effects(path).count() < len(ledger), "they died before the end"
+        assert await read(there.kafka, path, len(ledger)) == 0
+        assert Effects(path).all() == ledger
+
+        path = tmp_path / "wrong effects"
+        told = ("--dies-at=checkpoint", "--batch-max=4", "--checkpoint-first")
+        assert await read(there.kafka, path, len(ledger), *told) == CODE_OF_DEATH
+        await read(there.kafka, path, len(ledger) - 4)
+        found = Effects(path).all()
+        assert set(found) < set(ledger), "a checkpoint that is stored before its effect loses decisions"
+
+
+async def test_a_broker_that_goes_away_takes_nothing_with_it_and_doubles_nothing(
+    server_dir: Path, postgres_dsn: str, tmp_path: Path
+) -> None:
+    server = KafkaServer(server_dir)
+    await asyncio.to_thread(server.start)
+    process: subprocess.Popen[str] | None = None
+    try:
+        async with site(postgres_dsn, server.bootstrap) as there:
+            pods_count, path = 90, tmp_path / "effects"
+            process = reading(there.kafka, path, pods_count, "--batch-max=5", "--seconds=100")
+            async with EventProducer(there.kafka, timeout_seconds=4.0) as producer:
+                await producer.apply(node("n1"))
+                for part in range(3):
+                    if part:
+                        await asyncio.to_thread(server.stop, kill=part == 1)
+                    manifests = [uid_of(pod(f"p{part}-{n}")) for n in range(30)]
+                    restarting = asyncio.create_task(asyncio.to_thread(server.start)) if part else None
+                    failed = await written(producer, manifests)
+                    if restarting is not None:
+                        await restarting
+                    assert part != 1 or failed, "the broker was away"
+                said, _ = await asyncio.to_thread(process.communicate, timeout=120)
+                assert process.returncode == 0, said
+            assert Effects(path).all() == await decided(there.place)
+            assert Effects(path).count() == pods_count
+    finally:
+        if process is not None and process.poll() is None:
+            process.kill()
+            process.communicate()
+        await asyncio.to_thread(server.stop)
+
+
+def uid_of(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return a manifest with a uid and a version, so that its event may come twice."""
+    more = {"uid": manifest["metadata"]["name"], "resourceVersion": "1"}
+    return {**manifest, "metadata": {**manifest["metadata"], **more}}
+
+
+async def written(producer: EventProducer, manifests: list[dict[str, Any]]) -> int:
+    """Write manifests, however often that fails; return how often it did."""
+    failed = 0
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await producer.apply(manifests)
+                return failed
+            except Unavailable:
+                failed += 1
+                await asyncio.sleep(0.2)
+
+
+async def test_a_producer_says_what_is_wrong_before_it_writes(fresh_kafka: str) -> None:
+    with pytest.raises(NotConfigured, match=r"no topic berth\.nodes; `berth init` makes it"):
+        async with EventProducer(fresh_kafka):
+            pass
+    log = bootstrap.open_log(Place("", fresh_kafka))
+    assert not await log.partitions("berth.nodes"), "asking for a topic makes none"
+    await log.aclose()
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1 does not answer"):
+        await EventProducer("127.0.0.1:1", timeout_seconds=2.0).apply(node("n"))
+    with pytest.raises(InvalidRequest, match=r"events\[1\]\.object\.metadata\.name: is missing"):
+        await EventProducer(fresh_kafka).apply([node("n"), {"kind": "Pod"}])
