@@ -29,7 +29,7 @@ def decision(seq: int, content: str) -> bytes:
     """Return a record's value."""
     told: dict[str, Any] = {
         "id": f"{SHARD}-{seq}", "shard": SHARD, "epoch": 1, "seq": seq,
-        "pod": {"namespace": "shop", "name": content, "uid": content, "resource_version": None},
+        "pod": {"namespace": "shop", "name": content, "uid": content, "resource_version": "7"},
         "outcome": "bound", "node": "n1", "decided_at": "2026-01-01T00:00:00Z", "event_at": None,
         "sent_by": "direct", "profile": "default-scheduler", "profile_revision": 1, "reason": "",
         "reasons": {}, "score": 1.0,

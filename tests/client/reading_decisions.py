@@ -19,7 +19,7 @@ PLACES = ("read", "effect", "checkpoint", "committed")
 """Where a reader may die: when it has a batch, and behind each of its statements."""
 
 _TABLES = """
-CREATE TABLE IF NOT EXISTS effects (number INTEGER PRIMARY KEY, shard INTEGER, seq INTEGER, pod TEXT, node TEXT);
+CREATE TABLE IF NOT EXISTS effects (number INTEGER PRIMARY KEY, shard INTEGER, seq INTEGER, pod TEXT);
 CREATE TABLE IF NOT EXISTS reader (one INTEGER PRIMARY KEY, checkpoint TEXT);
 """
 
@@ -28,7 +28,7 @@ class Effects:
     """What a reader did, and how far it is."""
 
     def __init__(self, path: Path) -> None:
-        self._database = sqlite3.connect(path, isolation_level=None)
+        self._database = sqlite3.connect(path, timeout=30, isolation_level=None)
         self._database.executescript(_TABLES)
 
     def count(self) -> int:
@@ -65,10 +65,8 @@ class Effects:
         for item in batch.items:
             match item:
                 case Decided(decision=said):
-                    row = (said.shard, said.seq, f"{said.pod.namespace}/{said.pod.name}", said.node)
-                    self._database.execute(
-                        "INSERT INTO effects (shard, seq, pod, node) VALUES (?, ?, ?, ?)", row
-                    )
+                    row = (said.shard, said.seq, f"{said.pod.namespace}/{said.pod.name}")
+                    self._database.execute("INSERT INTO effects (shard, seq, pod) VALUES (?, ?, ?)", row)
                 case Voided(shard=shard, first=first, last=last):
                     void = "DELETE FROM effects WHERE shard = ? AND seq BETWEEN ? AND ?"
                     self._database.execute(void, (shard, first, last))

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import asyncpg
+import msgspec
 import pytest
 
 from berth.client import AsyncClient, InvalidRequest, NotConfigured, Unavailable
 from berth.client.kafka import EventProducer
+from berth.client.kafka.records import decision_of
 from ops.kafka import KafkaServer
 from services import bootstrap
 from services.bootstrap import Place
@@ -59,6 +61,18 @@ async def decided(place: Place) -> list[tuple[int, int, str]]:
         return [(row["shard"], row["seq"], row["pod"]) for row in rows]
     finally:
         await connection.close()
+
+
+async def is_as_the_api_shows_it(place: Place, client: AsyncClient) -> None:
+    """Compare what a reader makes of decisions with what the API shows."""
+    connection = await asyncpg.connect(place.dsn)
+    payloads = [row["payload"] for row in await connection.fetch("SELECT payload FROM decisions")]
+    await connection.close()
+    for payload in payloads[::7]:
+        read, labels = decision_of(payload)
+        shown = await client.decisions.get(read.id)
+        assert msgspec.structs.replace(shown, recorded_at=None, cycle=None) == read
+        assert labels == {}
 
 
 def reading(kafka: str, path: Path, until: int, *more: str) -> subprocess.Popen[str]:
@@ -107,6 +121,7 @@ async def test_what_is_written_is_decided_and_each_decision_has_its_effect_once(
             assert (await client.wait(gone, until="gone"))[f"{space}/p3"].is_gone
         ledger = await decided(there.place)
         assert len(ledger) == 61
+        await is_as_the_api_shows_it(there.place, client)
 
         path, deaths = tmp_path / "effects", 0
         for batch in (1, 3):
@@ -140,6 +155,7 @@ async def test_a_broker_that_goes_away_takes_nothing_with_it_and_doubles_nothing
                 await producer.apply(node("n1"))
                 for part in range(3):
                     if part:
+                        await until_read(path, 30 * part - 15)  # so both are in the middle of it
                         await asyncio.to_thread(server.stop, kill=part == 1)
                     manifests = [uid_of(pod(f"p{part}-{n}")) for n in range(30)]
                     restarting = asyncio.create_task(asyncio.to_thread(server.start)) if part else None
@@ -156,6 +172,13 @@ async def test_a_broker_that_goes_away_takes_nothing_with_it_and_doubles_nothing
             process.kill()
             process.communicate()
         await asyncio.to_thread(server.stop)
+
+
+async def until_read(path: Path, count: int) -> None:
+    """Wait until a reader has done so much."""
+    async with asyncio.timeout(60):
+        while await asyncio.to_thread(lambda: Effects(path).count()) < count:
+            await asyncio.sleep(0.1)
 
 
 def uid_of(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any, overload
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaTimeoutError
 from aiokafka.structs import RecordMetadata
 
 from berth.client import models
@@ -224,5 +223,10 @@ async def _dropped(producer: AIOKafkaProducer) -> None:
     while sender is not None and not sender.done():
         sender.cancel()
         await asyncio.wait([sender], timeout=0.05)
-    producer._message_accumulator.fail_all(KafkaTimeoutError())
+    held = producer._message_accumulator
+    for batches in held._batches.values():
+        held._pending_batches.update(batches)
+    held._batches.clear()
+    for batch in tuple(held._pending_batches):
+        batch.future.cancel()
     await producer.stop()

@@ -136,7 +136,7 @@ class _Numbers(Struct):
 
 
 _decode_id = msgspec.json.Decoder(_Numbers).decode
-_decode_decision = msgspec.json.Decoder(models.Decision).decode
+_decode_decision = msgspec.json.Decoder(models.Decision, strict=False).decode  # a record has versions as text
 _decode_rest = msgspec.json.Decoder(_Rest).decode
 
 
