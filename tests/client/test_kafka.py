@@ -72,7 +72,7 @@ async def is_as_the_api_shows_it(place: Place, client: AsyncClient) -> None:
         read, labels = decision_of(payload)
         shown = await client.decisions.get(read.id)
         assert msgspec.structs.replace(shown, recorded_at=None, cycle=None) == read
-        assert labels == {}
+        assert (read.pod.resource_version, labels) == (1, {})
 
 
 def reading(kafka: str, path: Path, until: int, *more: str) -> subprocess.Popen[str]:
@@ -94,7 +94,7 @@ async def test_what_is_written_is_decided_and_each_decision_has_its_effect_once(
 ) -> None:
     space = f"k-{uuid.uuid4().hex[:6]}"
     async with site(postgres_dsn, fresh_kafka) as there, AsyncClient(there.url) as client:
-        pods = [pod(f"p{n}", space) for n in range(60)]
+        pods = [uid_of(pod(f"p{n}", space)) for n in range(60)]
         profile = {
             "apiVersion": "berth/v1", "kind": "SchedulingProfile", "metadata": {"name": "mine"},
             "spec": {"filters": ["NodeResourcesFit"], "scores": [{"name": "NodeResourcesFit", "weight": 1}]},
