@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import asyncpg
 import msgspec
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
 
 from berth.client import AsyncClient, InvalidRequest, NotConfigured, Unavailable
 from berth.client.kafka import EventProducer
@@ -21,9 +22,12 @@ from berth.client.kafka.records import decision_of
 from ops.kafka import KafkaServer
 from services import bootstrap
 from services.bootstrap import Place
+from services.ports.log import DECISIONS_TOPIC, Entry, Log, TopicSpec, topic_specs
+from tests.client.decision_topics import SHARD, decision
 from tests.client.reading_decisions import PLACES, Effects
 from tests.client.world import node, pod, serving, working
 from tests.integration.api_world import fresh_database
+from tests.security.kafka_access import asked_broker, grant, password_of
 
 SHARDS = 2
 CODE_OF_DEATH = 9
@@ -211,3 +215,75 @@ async def test_a_producer_says_what_is_wrong_before_it_writes(fresh_kafka: str) 
         await EventProducer("127.0.0.1:1", timeout_seconds=2.0).apply(node("n"))
     with pytest.raises(InvalidRequest, match=r"events\[1\]\.object\.metadata\.name: is missing"):
         await EventProducer(fresh_kafka).apply([node("n"), {"kind": "Pod"}])
+
+
+async def test_a_topic_that_is_made_anew_is_read_from_its_first_record(
+    fresh_kafka: str, tmp_path: Path
+) -> None:
+    log = bootstrap.open_log(Place("", fresh_kafka))
+    path, specs = (
+        tmp_path / "effects",
+        [each for each in topic_specs(SHARD + 1) if each.name == DECISIONS_TOPIC],
+    )
+    rows = [(SHARD, seq, f"shop/p{seq}") for seq in range(1, 31)]
+
+    async def write(first: int, end: int) -> None:
+        writer = await log.writer()
+        entries = [Entry(b"k", decision(seq, f"p{seq}"), None, b"a.b.1.0") for seq in range(first, end)]
+        await writer.append(DECISIONS_TOPIC, entries, SHARD)
+        await writer.aclose()
+
+    await log.ensure_topics(specs)
+    await write(1, 11)
+    assert await read(fresh_kafka, path, 10) == 0
+    process = reading(fresh_kafka, path, 30)
+    try:
+        for end in (21, 31):  # the reader is there at the second time, and maybe at the first
+            await remade(log, fresh_kafka, specs)
+            await write(1, 9)
+            await write(1, end)
+            await until_read(path, end - 1)
+        said, _ = await asyncio.to_thread(process.communicate, timeout=60)
+        assert process.returncode == 0, said
+    finally:
+        process.kill()
+        process.communicate()
+        await log.aclose()
+    assert Effects(path).all() == rows
+
+
+async def remade(log: Log, kafka: str, specs: list[TopicSpec]) -> None:
+    """Delete topics, and make them again."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+    await admin.start()
+    await admin.delete_topics([each.name for each in specs])
+    await admin.close()
+    while await log.partitions(DECISIONS_TOPIC):
+        await asyncio.sleep(0.1)
+    await log.ensure_topics(specs)
+
+
+async def test_brokers_that_ask_who_comes_are_shown_what_the_variables_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with asked_broker() as broker:
+        log = bootstrap.open_log(Place("", broker.server.bootstrap))
+        await log.ensure_topics(topic_specs(1))
+        await log.aclose()
+        rights = "--operation Write --operation Describe --topic berth.nodes"
+        command = f"kafka-acls.sh --add --allow-principal User:berth-api {rights}"
+        assert await grant(broker.server.bootstrap, command) == 2
+        variables = {
+            "BOOTSTRAP": broker.server.sasl_bootstrap, "SECURITY": "sasl-tls", "CA_FILE": str(broker.ca_file),
+            "USERNAME": "berth-api", "PASSWORD": password_of("berth-api"),
+        }  # fmt: skip
+        for name, value in variables.items():
+            monkeypatch.setenv(f"BERTH_KAFKA_{name}", value)
+        async with EventProducer() as producer:
+            applied = await producer.apply(node("n1"))
+            assert [(each.topic, each.offset) for each in applied.positions] == [("berth.nodes", 0)]
+            with pytest.raises(NotConfigured, match=r"shows no topic berth\.pods"):
+                await producer.apply(pod("p"))
+        monkeypatch.setenv("BERTH_KAFKA_PASSWORD", "wrong")
+        with pytest.raises(Unavailable, match="may refuse the name, the password or the certificate"):
+            await EventProducer(timeout_seconds=5.0).apply(node("n1"))

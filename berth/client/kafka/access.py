@@ -29,6 +29,11 @@ class Brokers(Struct, frozen=True):
         return f"Brokers({self.bootstrap})"
 
     @property
+    def are_asking(self) -> bool:
+        """Whether they ask who comes, or show a certificate."""
+        return bool(self.security.get("security_protocol", "PLAINTEXT") != "PLAINTEXT")
+
+    @property
     def options(self) -> dict[str, Any]:
         """What every client of aiokafka takes."""
         return {"bootstrap_servers": self.bootstrap, **self.security}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
+    KafkaConnectionError,
     KafkaError,
     SaslAuthenticationFailed,
     TopicAuthorizationFailedError,
@@ -39,32 +40,30 @@ async def answering(brokers: Brokers, seconds: float) -> AsyncIterator[None]:
         raise NotAllowed(text, code="kafka-refused") from error
     except (KafkaError, OSError, TimeoutError) as error:
         detail = str(error) or type(error).__name__
+        if isinstance(error, KafkaConnectionError) and brokers.are_asking:
+            detail += " (it may refuse the name, the password or the certificate)"
         text = f"Kafka at {brokers.bootstrap} does not answer: {detail}"
         raise Unavailable(text, code="kafka-unavailable") from error
 
 
-async def partitions_of(brokers: Brokers, topics: Iterable[str], seconds: float) -> Mapping[str, int]:
-    """Return how many partitions each of these topics has, and make none that is missing.
+async def partitions_by_topic(brokers: Brokers, seconds: float) -> Mapping[str, int]:
+    """Return how many partitions each topic has that may be seen, and make none.
 
     A client that asks for one topic by its name has the broker make it, where that is so configured.
-
-    Raises
-    ------
-    NotConfigured
-        A topic is not there, or may not be seen.
     """
     admin = AIOKafkaAdminClient(**brokers.options, request_timeout_ms=int(seconds * 1000))
     try:
         async with answering(brokers, seconds):
             await admin.start()
-            found = {each["topic"]: len(each["partitions"]) for each in await admin.describe_topics()}
+            return {each["topic"]: len(each["partitions"]) for each in await admin.describe_topics()}
     finally:
         await finished(admin.close(), seconds)
-    for topic in topics:
-        if topic not in found:
-            text = f"Kafka at {brokers.bootstrap} shows no topic {topic}; `berth init` makes it"
-            raise NotConfigured(text, code="no-topic")
-    return {topic: found[topic] for topic in topics}
+
+
+def no_topic(brokers: Brokers, topic: str) -> NotConfigured:
+    """Return the error that a topic is missing, which says what makes it."""
+    text = f"Kafka at {brokers.bootstrap} shows no topic {topic}; `berth init` makes it"
+    return NotConfigured(text, code="no-topic")
 
 
 async def finished(closing: Awaitable[None], seconds: float) -> None:

@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import OffsetOutOfRangeError
 from msgspec import Struct
 
 from berth.client.errors import BerthError, LostRecords, NotConfigured, Unavailable
 from berth.client.kafka.access import find_brokers
 from berth.client.kafka.checkpoint import Checkpoint, ShardCheckpoint
-from berth.client.kafka.connecting import answering, finished, partitions_of
+from berth.client.kafka.connecting import answering, finished, no_topic, partitions_by_topic
 from berth.client.kafka.records import DECISIONS_TOPIC
 from berth.client.kafka.shard import Item, Shard
 from berth.client.retrying import Retry
@@ -23,7 +23,7 @@ from berth.client.retrying import Retry
 _POLL_SECONDS = 1.0
 _SILENCE_SECONDS = 5.0
 _CLOSE_SECONDS = 2.0
-_NEW_SHARDS_SECONDS = 30.0
+_LOOK_SECONDS = 30.0
 _WAITS = Retry(seconds_min=0.1, seconds_max=5.0)
 _log = logging.getLogger("berth.client")
 
@@ -82,7 +82,7 @@ class DecisionConsumer:
         self._timeout_seconds = timeout_seconds
         self._shards: dict[int, Shard] = {}
         self._consumer: AIOKafkaConsumer | None = None
-        self._heard_at = self._counted_at = 0.0
+        self._heard_at = self._looked_at = 0.0
         self._has_begun = False
         self._unsure = set[int]()  # shards to begin again: the topic may be another one
         self._failed: BerthError | None = None
@@ -117,12 +117,13 @@ class DecisionConsumer:
                 raise self._failed
             try:
                 consumer = await self._connected()
+                await self._look(consumer)
                 items = await self._poll(consumer)
                 if items:
                     return Batch(items, self.checkpoint)
                 await self._check(consumer)
                 tried = 0
-            except (Unavailable, KafkaError) as error:
+            except Unavailable as error:
                 await self._discard()
                 if not self._has_begun:
                     raise
@@ -135,11 +136,14 @@ class DecisionConsumer:
         """Return what came. Nothing is awaited behind a record that was folded: the caller has to get it."""
         while self._unsure:
             await self._begin(consumer, self._shards[min(self._unsure)])
-        try:
-            found = await consumer.getmany(timeout_ms=int(_POLL_SECONDS * 1000), max_records=self._batch_max)
-        except OffsetOutOfRangeError as error:
-            self._unsure |= {at.partition for at in error.args[0]}
-            return []
+        async with answering(self._brokers, self._timeout_seconds + _POLL_SECONDS):
+            try:
+                found = await consumer.getmany(
+                    timeout_ms=int(_POLL_SECONDS * 1000), max_records=self._batch_max
+                )
+            except OffsetOutOfRangeError as error:
+                self._unsure |= {at.partition for at in error.args[0]}
+                return []
         if found:
             self._heard_at = asyncio.get_running_loop().time()
         items = list[Item]()
@@ -187,6 +191,7 @@ class DecisionConsumer:
                 enable_auto_commit=False,
                 auto_offset_reset="none",
                 isolation_level="read_committed",
+                metadata_max_age_ms=int(_LOOK_SECONDS * 1000),
             )
             self._consumer = consumer
             async with answering(self._brokers, self._timeout_seconds):
@@ -196,25 +201,38 @@ class DecisionConsumer:
         return self._consumer
 
     async def _count(self) -> int:
-        self._counted_at = asyncio.get_running_loop().time()
-        try:
-            found = await partitions_of(self._brokers, [DECISIONS_TOPIC], self._timeout_seconds)
-        except NotConfigured as error:
-            if not self._has_begun:
-                raise
-            raise Unavailable(error.message, code=error.code) from error  # it is being made anew
-        return found[DECISIONS_TOPIC]
+        self._looked_at = asyncio.get_running_loop().time()
+        found = await partitions_by_topic(self._brokers, self._timeout_seconds)
+        count, missing = found.get(DECISIONS_TOPIC, 0), no_topic(self._brokers, DECISIONS_TOPIC)
+        if count and self._wanted is not None and not self._wanted <= set(range(count)):
+            text = f"{DECISIONS_TOPIC} has the shards 0 to {count - 1}; wanted are {sorted(self._wanted)}"
+            missing = NotConfigured(text, code="no-shard")
+        elif count:
+            return count
+        if not self._has_begun:
+            raise missing
+        raise Unavailable(missing.message, code=missing.code)  # it is being made anew
 
     async def _assign(self, consumer: AIOKafkaConsumer, count: int) -> None:
-        mine = [each for each in range(count) if self._wanted is None or each in self._wanted]
+        mine = sorted(range(count) if self._wanted is None else self._wanted)
         consumer.assign([TopicPartition(DECISIONS_TOPIC, number) for number in mine])
+        self._unsure = set(mine)
         for number in mine:
             if number not in self._shards:
                 self._shards[number] = Shard(number, self._stored.shards.get(number, ShardCheckpoint()))
             await self._begin(consumer, self._shards[number])
 
+    async def _look(self, consumer: AIOKafkaConsumer) -> None:
+        """Look now and then whether there are new shards, and whether the topic is the one that was read."""
+        if asyncio.get_running_loop().time() - self._looked_at < _LOOK_SECONDS:
+            return
+        count = await self._count()
+        if self._wanted is None and count != len(consumer.assignment()):
+            await self._assign(consumer, count)
+        self._unsure = {at.partition for at in consumer.assignment()}
+
     async def _check(self, consumer: AIOKafkaConsumer) -> None:
-        """Find out now and then whether the topic is quiet, the brokers are away, or there are new shards.
+        """Find out whether a topic without records is quiet, or the brokers are away.
 
         The library tries again for ever without a word, and where its fetching task has died it is silent.
         """
@@ -222,11 +240,6 @@ class DecisionConsumer:
         if now - self._heard_at < _SILENCE_SECONDS:
             return
         self._heard_at = now
-        if now - self._counted_at > _NEW_SHARDS_SECONDS:
-            count = await self._count()
-            if any(each not in self._shards for each in range(count) if self._wanted is None):
-                await self._assign(consumer, count)
-                return
         async with answering(self._brokers, self._timeout_seconds):
             ends = await consumer.end_offsets(list(consumer.assignment()))
             places = {at: await consumer.position(at) for at in ends}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from types import TracebackType
 from typing import Any, overload
@@ -14,12 +14,13 @@ from aiokafka.structs import RecordMetadata
 from berth.client import models
 from berth.client.errors import InvalidRequest
 from berth.client.kafka.access import find_brokers
-from berth.client.kafka.connecting import answering, finished, partitions_of
+from berth.client.kafka.connecting import answering, finished, no_topic, partitions_by_topic
 from berth.client.kafka.records import RECORD_BYTES_MAX, TOPICS, EventRecord, partition_of, record_of
 from berth.client.objects import Applied, Objects, events_of, named, pod_of
 from berth.client.requests import PAGE, Moment
 
 _CLOSE_SECONDS = 1.0
+_METADATA_MS_MAX = 60_000
 _REQUEST_BYTES_MAX = RECORD_BYTES_MAX + (64 << 10)
 
 
@@ -59,7 +60,7 @@ class EventProducer:
         self._brokers = find_brokers(bootstrap, security)
         self._timeout_seconds = timeout_seconds
         self._producer: AIOKafkaProducer | None = None
-        self._counts: Mapping[str, int] = {}
+        self._there: Set[str] = frozenset()  # topics that may be written; some producers have rights to one
         self._turn = asyncio.Lock()
 
     async def apply(
@@ -149,9 +150,10 @@ class EventProducer:
             try:
                 producer = await self._connected()
                 async with answering(self._brokers, self._timeout_seconds):
+                    counts = {topic: await self._count(producer, topic) for topic in {*map(_topic, records)}}
                     sent = []
                     for topic, key, value in records:
-                        partition = partition_of(key, self._counts[topic])
+                        partition = partition_of(key, counts[topic])
                         future = await producer.send(topic, value, key, partition)
                         future.add_done_callback(_heard)
                         sent.append(future)
@@ -161,12 +163,22 @@ class EventProducer:
                 await self._abandon()
                 raise
 
+    async def _count(self, producer: AIOKafkaProducer, topic: str) -> int:
+        """Return how many partitions a topic has, as the brokers said within the last minute."""
+        if topic not in self._there:
+            raise no_topic(self._brokers, topic)
+        return len(await producer.partitions_for(topic))
+
     async def _connected(self) -> AIOKafkaProducer:
         if self._producer is None:
-            self._counts = await partitions_of(self._brokers, TOPICS, self._timeout_seconds)
+            found = await partitions_by_topic(self._brokers, self._timeout_seconds)
+            self._there = found.keys() & set(TOPICS)
+            if not self._there:
+                raise no_topic(self._brokers, TOPICS[0])
             producer = AIOKafkaProducer(
                 **self._brokers.options,
                 request_timeout_ms=int(self._timeout_seconds * 1000),
+                metadata_max_age_ms=_METADATA_MS_MAX,
                 acks="all",
                 enable_idempotence=True,
                 max_request_size=_REQUEST_BYTES_MAX,
@@ -209,6 +221,10 @@ def _batches(events: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]
     left = iter(events)
     while batch := list(islice(left, PAGE)):
         yield batch
+
+
+def _topic(record: EventRecord) -> str:
+    return record.topic
 
 
 def _heard(sent: asyncio.Future[RecordMetadata]) -> None:
