@@ -35,6 +35,30 @@ class Batch(Struct, frozen=True):
     checkpoint: Checkpoint
 
 
+class _Silence:
+    """How long nothing has come, and whether something should have."""
+
+    def __init__(self) -> None:
+        self._since = 0.0
+        self._behind: Mapping[TopicPartition, int] = {}
+
+    def end(self) -> None:
+        """Note that records came."""
+        self._since = asyncio.get_running_loop().time()
+
+    def is_long(self) -> bool:
+        """Return whether it is time to ask the brokers, as every few seconds of silence."""
+        if asyncio.get_running_loop().time() - self._since < _SILENCE_SECONDS:
+            return False
+        self.end()
+        return True
+
+    def is_wrong(self, behind: Mapping[TopicPartition, int]) -> bool:
+        """Return whether a partition that holds more stays where it was when this was asked before."""
+        before, self._behind = self._behind, behind
+        return bool(before.items() & behind.items())
+
+
 class DecisionConsumer:
     """Reads decisions: an asynchronous iterator of batches without an end. Use it as a context.
 
@@ -82,11 +106,11 @@ class DecisionConsumer:
         self._timeout_seconds = timeout_seconds
         self._shards: dict[int, Shard] = {}
         self._consumer: AIOKafkaConsumer | None = None
-        self._heard_at = self._looked_at = 0.0
+        self._silence = _Silence()
+        self._looked_at = 0.0
         self._has_begun = False
         self._unsure = set[int]()  # shards to begin again: the topic may be another one
         self._failed: BerthError | None = None
-        self._behind: Mapping[TopicPartition, int] = {}
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -145,7 +169,7 @@ class DecisionConsumer:
                 self._unsure |= {at.partition for at in error.args[0]}
                 return []
         if found:
-            self._heard_at = asyncio.get_running_loop().time()
+            self._silence.end()
         items = list[Item]()
         for at, records in found.items():
             shard = self._shards[at.partition]
@@ -236,18 +260,13 @@ class DecisionConsumer:
 
         The library tries again for ever without a word, and where its fetching task has died it is silent.
         """
-        now = asyncio.get_running_loop().time()
-        if now - self._heard_at < _SILENCE_SECONDS:
+        if not self._silence.is_long():
             return
-        self._heard_at = now
         async with answering(self._brokers, self._timeout_seconds):
             ends = await consumer.end_offsets(list(consumer.assignment()))
             places = {at: await consumer.position(at) for at in ends}
-        behind = {at: place for at, place in places.items() if place < ends[at]}
-        if behind.items() & self._behind.items():
-            self._behind = {}
+        if self._silence.is_wrong({at: place for at, place in places.items() if place < ends[at]}):
             raise Unavailable("the library no longer fetches", code="kafka-unavailable")
-        self._behind = behind
 
     async def _discard(self) -> None:
         consumer, self._consumer = self._consumer, None
