@@ -12,7 +12,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from berth.client.kafka import Checkpoint, Decided, DecisionConsumer, Voided
+from berth.client.kafka import Checkpoint, Decided, DecisionConsumer, Voided, consumer
 from berth.client.kafka.consumer import Batch
 
 PLACES = ("read", "effect", "checkpoint", "committed")
@@ -77,13 +77,13 @@ class Effects:
 
 async def _read(told: argparse.Namespace) -> None:
     effects = Effects(told.path)
-    consumer = DecisionConsumer(
+    reader = DecisionConsumer(
         told.bootstrap, checkpoint=effects.checkpoint(), batch_max=told.batch_max, timeout_seconds=5.0
     )
-    async with consumer, asyncio.timeout(told.seconds):
+    async with reader, asyncio.timeout(told.seconds):
         number = 0
         while effects.count() < told.until:
-            batch = await anext(consumer)
+            batch = await anext(reader)
             number += 1
             dies_at = told.dies_at if number == told.batch else None
             if dies_at == "read":
@@ -104,7 +104,10 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--checkpoint-first", action="store_true")
     parser.add_argument("--seconds", type=float, default=60.0)
-    asyncio.run(_read(parser.parse_args()))
+    parser.add_argument("--look-seconds", type=float, default=30.0)
+    told = parser.parse_args()
+    consumer._LOOK_SECONDS = told.look_seconds
+    asyncio.run(_read(told))
 
 
 if __name__ == "__main__":

@@ -252,6 +252,26 @@ async def test_a_topic_that_is_made_anew_is_read_from_its_first_record(
     assert Effects(path).all() == rows
 
 
+async def test_shards_that_are_added_are_read(fresh_kafka: str, tmp_path: Path) -> None:
+    log, path = bootstrap.open_log(Place("", fresh_kafka)), tmp_path / "effects"
+    await log.ensure_topics([each for each in topic_specs(SHARD) if each.name == DECISIONS_TOPIC])
+    process = reading(fresh_kafka, path, 5, "--look-seconds=1")
+    try:
+        await asyncio.sleep(3)  # it is there, or comes later, which is no fault
+        await log.add_partitions([DECISIONS_TOPIC], SHARD + 1)
+        writer = await log.writer()
+        entries = [Entry(b"k", decision(seq, f"p{seq}"), None, b"a.b.1.0") for seq in range(1, 6)]
+        await writer.append(DECISIONS_TOPIC, entries, SHARD)
+        await writer.aclose()
+        said, _ = await asyncio.to_thread(process.communicate, timeout=60)
+        assert process.returncode == 0, said
+    finally:
+        process.kill()
+        process.communicate()
+        await log.aclose()
+    assert Effects(path).all() == [(SHARD, seq, f"shop/p{seq}") for seq in range(1, 6)]
+
+
 async def remade(log: Log, kafka: str, specs: list[TopicSpec]) -> None:
     """Delete topics, and make them again."""
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
