@@ -9,6 +9,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from berth.client import models
+    from berth.client.kafka.checkpoint import Checkpoint
 
 
 class BerthError(Exception):
@@ -115,7 +116,9 @@ class Unavailable(BerthError):
 
 
 class LostRecords(BerthError):
-    """A topic of decisions has a gap: decisions are gone that were not read."""
+    """Decisions are gone from their topic that were not read; ``checkpoint`` goes on behind them."""
+
+    checkpoint: Checkpoint | None = None
 
 
 _BY_STATUS: dict[int, type[BerthError]] = {

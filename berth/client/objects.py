@@ -160,12 +160,13 @@ def batches(events: Iterable[dict[str, Any]]) -> Iterator[Batch]:
             parts, pods, size = [], [], 0
         parts.append(part)
         size += len(part) + 1
-        pods += _pod_of(event)
+        pods += pod_of(event)
     if parts:
         yield Batch(b"[" + b",".join(parts) + b"]", len(parts), pods)
 
 
-def _pod_of(event: Mapping[str, Any]) -> list[str]:
+def pod_of(event: Mapping[str, Any]) -> list[str]:
+    """Return the pod that an event is of, as `namespace/name`; empty: it is of none."""
     thing = event["object"]
     meta = thing.get("metadata") if isinstance(thing, Mapping) and thing.get("kind") == "Pod" else None
     if not isinstance(meta, Mapping):

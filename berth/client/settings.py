@@ -73,10 +73,10 @@ def find_address(
     found = os.environ if environ is None else environ
     if key is not None and key_file is not None:
         raise NotConfigured("key and key_file are both given; one of them is allowed")
-    shown = key or (_secret(Path(key_file)) if key_file else _from(found, "BERTH_API_KEY"))
+    shown = key or (_secret(Path(key_file)) if key_file else variable(found, "BERTH_API_KEY"))
     authority = ca or found.get("BERTH_API_CA") or None
     trusted = Path(authority).expanduser() if authority else None
-    named = url or _from(found, "BERTH_API_URL")
+    named = url or variable(found, "BERTH_API_URL")
     if named is not None:
         address = Address(checked_url(named), shown, trusted)
         if shown and in_clear(named):
@@ -126,7 +126,7 @@ def _bare(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname or ''}"
 
 
-def _from(environ: Mapping[str, str], name: str) -> str | None:
+def variable(environ: Mapping[str, str], name: str) -> str | None:
     """Return a variable's value, or the text of the file that its twin names."""
     value, file = environ.get(name) or None, environ.get(f"{name}_FILE") or None
     if value and file:

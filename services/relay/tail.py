@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from berth.client.following_decisions import Follower
 from domain.model import limits
 from domain.model.errors import LogTruncated
 from services.ports.log import DECISIONS_TOPIC, Log, Record, TopicPartition
 from services.ports.outbox import Outbox, OutboxItem
-from services.relay.consumer import Consumer
 
 _LOGGER = logging.getLogger(__name__)
 _RECORDS_MAX = 2 * limits.poll_records_max
@@ -102,17 +102,17 @@ async def compare(log: Log, outbox: Outbox, shard: int, noted: int, compared: in
     foreign = next((record for record in others if record.offset >= compared), None)
     # What lies before the records that were read, consumers have.
     agreed = 0 if start == 0 else min(noted, own[0] - 1) if own else noted
-    consumer, turn = Consumer(agreed), None  # the record by which consumers came to their last name
+    follower, turn = Follower(agreed), None  # the record by which consumers came to their last name
     for seq, record, said in zip(seqs, records, is_own, strict=True):
         if not seq or (record.ledger is None and not said):
             continue
-        had = consumer.name
-        before = consumer.take(seq, record.ledger, after_of(record))
-        turn = record if consumer.name != had else turn
-        if before is not None:
-            agreed = seq if said and agreed >= before else min(agreed, before)
-    is_outdated = consumer.has_passed(name)
-    return Tail(agreed, end, turn if is_outdated else foreign, consumer.name, is_outdated)
+        had = follower.name
+        step = follower.take(seq, record.ledger, after_of(record))
+        turn = record if follower.name != had else turn
+        if step.is_taken:
+            agreed = seq if said and agreed >= step.before else min(agreed, step.before)
+    is_outdated = follower.has_passed(name)
+    return Tail(agreed, end, turn if is_outdated else foreign, follower.name, is_outdated)
 
 
 def is_row(record: Record, row: OutboxItem | None) -> bool:

@@ -73,6 +73,12 @@ def test_what_is_applied_is_placed_and_read_after_it_was_written(berth: Any, spa
     assert (found.phase, found.node) == ("bound", "big")
 
 
+def test_what_another_client_wrote_is_read_after_it_took_effect(opened: Opened, space: str) -> None:
+    with opened() as writer, opened() as reader:
+        reader.read_after(writer.apply([pod(f"p{n}", space, TOO_MUCH) for n in range(30)]))
+        assert len(list(reader.pods.list(namespace=space))) == 30
+
+
 def test_a_wait_in_the_request_tells_the_decisions(berth: Any, space: str) -> None:
     applied = berth.apply([pod("small", space), pod("huge", space, TOO_MUCH)], wait="decided", timeout=20)
     assert applied.folded

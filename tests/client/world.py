@@ -55,7 +55,7 @@ class Loop:
 
 
 @contextlib.asynccontextmanager
-async def _working(place: Place) -> AsyncIterator[None]:
+async def working(place: Place) -> AsyncIterator[None]:
     settings = Settings(worker_name="test", seed=7)
     running = [
         asyncio.create_task(bootstrap.run_worker(place, settings, process_registry())),
@@ -70,7 +70,7 @@ async def _working(place: Place) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def _serving(app: Any) -> AsyncIterator[str]:
+async def serving(app: Any) -> AsyncIterator[str]:
     server = uvicorn.Server(uvicorn.Config(app, port=0, lifespan="off", log_level="warning"))
     serving = asyncio.create_task(server.serve())
     while not server.started:
@@ -89,9 +89,9 @@ async def _world(server: str) -> AsyncIterator[str]:
     async with fresh_database(server, migrated=True) as place:
         await bootstrap.initialise(place, 1)
         async with (
-            _working(place),
+            working(place),
             bootstrap.open_app(place, keys_required=False, owner_key=OWNER_KEY) as app,
-            _serving(app) as url,
+            serving(app) as url,
         ):
             yield url
 

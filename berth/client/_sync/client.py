@@ -227,6 +227,16 @@ class Client(View):
                 self._written.add(found.positions)
         return applied
 
+    def read_after(self, applied: Applied) -> None:
+        """Let what this client asks be answered once what another one wrote took effect.
+
+        Parameters
+        ----------
+        applied : Applied
+            What ``apply`` or ``delete`` of another client returned, or of a producer of `berth.client.kafka`.
+        """
+        self._written.add(applied.positions)
+
     # ------------------------------------------------------------------------------------------ waiting
 
     def wait(
