@@ -10,6 +10,8 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,8 @@ _MEMORY_BYTES_MIN = 4 << 30
 _STATM = Path("/proc/self/statm")
 _PAGE_BYTES = 4096
 _resident_bytes = [0]  # after the last collection
+_TELL_SECONDS = 300
+_running: dict[str, float] = {}  # the tests that run, and since when
 
 ROOT = Path(__file__).parent.parent
 BEGIN_WITH = (
@@ -47,6 +51,27 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if not session.config.option.collectonly:
         alone = not getattr(session.config.option, "numprocesses", None)
         asyncio.run(compile_kernels(FIRST if alone else UNITS))
+    if _tells():
+        threading.Thread(target=_tell_what_runs, daemon=True).start()
+
+
+def _tells() -> bool:
+    """Return whether this process is the one that reports what all others do."""
+    return "PYTEST_XDIST_WORKER" not in os.environ
+
+
+def _tell(text: str) -> None:
+    print(f"\n{text}", file=sys.__stdout__, flush=True)
+
+
+def _tell_what_runs() -> None:
+    """Say now and then what runs: of a run that is cut, that is where it stood."""
+    began = time.monotonic()
+    while True:
+        time.sleep(_TELL_SECONDS)
+        now = time.monotonic()
+        each = (f"{name} ({now - since:.0f} s)" for name, since in list(_running.items()))
+        _tell(f"after {(now - began) / 60:.0f} min: {', '.join(each) or 'nothing runs'}")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -84,16 +109,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Name what failed at once: a run that is cut later would not say it."""
-    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
-        print(
-            f"\n{report.nodeid} failed ({report.when}, {report.duration:.0f} s)",
-            file=sys.__stdout__,
-            flush=True,
-        )
+    if report.failed and _tells():
+        _tell(f"{report.nodeid} failed ({report.when}, {report.duration:.0f} s)")
 
 
-def pytest_runtest_logfinish() -> None:
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Note which tests run, in whichever process."""
+    _running[nodeid] = time.monotonic()
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
     """Collect what tests leave behind once it is much: large arrays are few objects for the collector."""
+    _running.pop(nodeid, None)
     if _resident() > _resident_bytes[0] + _GROWTH_BYTES_MAX:
         gc.unfreeze()  # as workers that ran in this process freeze what they read
         gc.collect()

@@ -218,9 +218,9 @@ class Leave(Change, frozen=True, kw_only=True, tag="leave"):
 
 
 class RaisePriority(Change, frozen=True, kw_only=True, tag="raise-priority"):
-    """The pods have a higher priority: then ``victims_count`` pods of lower priority would leave ``node``.
+    """The pods have a higher priority: then ``victims_count`` pods of lower priority would leave in all.
 
-    For a gang they may leave several; then that is "".
+    ``node`` is where all of these are; "": they are on several.
     """
 
     priority: int

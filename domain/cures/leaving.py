@@ -108,7 +108,10 @@ def _makes_room(trials: Trials, template: PodTemplate, node: str, pods: Sequence
 
 
 def higher_priority(trials: Trials) -> Iterator[Cure]:
-    """Yield the lowest priority above its own from which on the engine would evict pods for the group."""
+    """Yield the lowest priority above its own with which the engine would evict pods for more of the group.
+
+    What it would evict for the group as it is needs no cure, and pods like those that wait are no victims.
+    """
     template = trials.pod.template
     members = [template] if trials.gang is None else [group.template for group in trials.gang.ready]
     if not all(may_preempt(each, each.priority - 1) for each in members):
@@ -125,9 +128,11 @@ def higher_priority(trials: Trials) -> Iterator[Cure]:
     if high == len(levels):
         return
     planned = _planned(trials, levels[high], trials.tried_count)
-    told = planned[:1] if trials.gang is None else [each for each in planned if each.victims]
-    node = told[0].node if len(told) == 1 else ""
-    victims_count = sum(len(each.victims) for each in told)
+    if len(planned) <= len(_planned(trials, template.priority, trials.tried_count)):
+        return
+    nodes = {each.node for each in planned if each.victims}
+    node = nodes.pop() if len(nodes) == 1 else ""
+    victims_count = sum(len(each.victims) for each in planned)
     change = RaisePriority(priority=levels[high], node=node, victims_count=victims_count)
     yield Cure(changes=(change,), pods_count=len(planned), counted_count=trials.tried_count)
 
@@ -136,4 +141,8 @@ def _planned(trials: Trials, priority: int, count: int) -> list[Planned]:
     change = RaisePriority(priority=priority, node="", victims_count=0)
     if trials.gang is not None:
         return trials.evicting_for_gang((change,))
-    return trials.evicting(change.of_template(trials.pod.template), count)
+    return [
+        each
+        for each in trials.evicting(change.of_template(trials.pod.template), count)
+        if not any(trials.state.pods[key].spec.signature == trials.pod.signature for key in each.victims)
+    ]

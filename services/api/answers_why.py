@@ -60,7 +60,9 @@ class Change(Struct, kw_only=True, omit_defaults=True):
         bool | None, about("leave: whether a budget of a namespace that the key does not see does not, too")
     ] = None
     priority: Annotated[int | None, about("raise-priority: the lowest that does")] = None
-    victims: Annotated[int | None, about("raise-priority: how many pods would be evicted for one")] = None
+    victims: Annotated[
+        int | None, about("raise-priority: how many pods would be evicted for all that it cures")
+    ] = None
     gang: Annotated[str | None, about("smaller-gang: the gang, as namespace/name")] = None
     min_member: Annotated[int | None, about("smaller-gang: the largest that does")] = None
     like: Annotated[str | None, about("more-nodes: the node that a new one is like")] = None

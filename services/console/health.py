@@ -1,4 +1,4 @@
-"""What is wrong now, in words, with what to do about it: `/readyz` and the shards in prose."""
+"""What is wrong with berth now, in words, with what to do about it: `/readyz` and the shards in prose."""
 
 from __future__ import annotations
 
@@ -65,5 +65,5 @@ class Health(NamedTuple):
     def summary(self) -> str:
         """The same in a few words."""
         if not self.wrong:
-            return "All is well"
+            return "berth works"
         return self.wrong[0].title if len(self.wrong) == 1 else f"{len(self.wrong)} things are wrong"

@@ -9,6 +9,7 @@ from services.console.asking import Asking
 from services.console.blocks import Bar, Bars, Block, Cell, Facts, Json, Link, Part, Table, Text, View
 from services.console.health import Health
 from services.console.here import Here
+from services.console.needs import gather_needs, needs
 from services.console.page import Page
 from services.console.pages_cluster import shards_table
 from services.console.pages_decisions import decisions_table
@@ -38,6 +39,7 @@ async def _gather_overview(ask: Asking) -> Json:
         "usage": usage,
         "decisions": decisions,
         "ready": await ask.ready(),
+        "needs": await gather_needs(ask) if at is None else None,
     }
 
 
@@ -66,7 +68,7 @@ def _view_overview(found: Json, here: Here) -> View:
     if found["shards"] is not None and here.at is None:
         blocks.append(shards_table(here, found["shards"]["items"]))
     if here.at is None:
-        blocks = [*_wrong(Health.of(found["ready"])), *blocks]
+        blocks = [*_wrong(Health.of(found["ready"])), *needs(found["needs"], here), *blocks]
     return View(
         title="The cluster",
         blocks=blocks,
@@ -93,7 +95,8 @@ def _wrong(health: Health) -> list[Block]:
 
 
 async def _gather_wrong(ask: Asking) -> Json:
-    return {"ready": await ask.ready(), "shards": await ask.get_or_none("/v1/shards")}
+    field, needed = await asyncio.gather(ask.get_or_none("/v1/field", resources="pods"), gather_needs(ask))
+    return {"ready": await ask.ready(), "field": field, "needs": needed}
 
 
 def _view_wrong(found: Json, here: Here) -> View:
@@ -103,7 +106,12 @@ def _view_wrong(found: Json, here: Here) -> View:
         lines = [
             "The database answers, its tables are right, the log answers, and a worker holds every shard."
         ]
-        blocks = [Text(title="All is well", lines=lines, look="good")]
+        blocks = [Text(title="berth works", lines=lines, look="good")]
+    of_cluster = needs(found["needs"], here, found["field"])
+    if not of_cluster and not health.wrong:
+        lines = ["No pod waits that would fit nowhere, evicted pods leave, and nodes with pods are ready."]
+        of_cluster = [Text(title="The cluster lacks nothing that somebody has to see to", lines=lines)]
+    blocks += of_cluster
     lags = [
         (texts.shard(here, each["shard"]), texts.number(each["records"]), texts.number(each["seconds"], 1))
         for each in health.lag

@@ -90,7 +90,7 @@ def add_routes(router: APIRouter) -> None:
             status, blocks = error.status, _why_not(error)
         controls = [_form(here, fields)]
         if status == 200 and here.at is None and "write" in who["may"]:
-            blocks.append(_apply_form(here, fields["manifests"]))
+            blocks.append(await offer(here, fields))
         view = View(title="Try", controls=controls, blocks=blocks, is_live=False, has_twin=False)
         return await framed(request, visitor, here._replace(query={}), view, status=status, who=who)
 
@@ -138,6 +138,12 @@ def plan_blocks(here: Here, found: Json) -> list[Block]:
     lines = [
         f"{found['placed']:,} of {plural(total, 'pod')} would be placed; there are {found['nodes']:,} nodes."
     ]
+    if found["evictions"]:
+        named = ", ".join(each["pod"] for each in found["evictions"])
+        lines.append(
+            f"For {named} pods of lower priority may be evicted: this plan evicts nobody, but workers do it "
+            "once these manifests are applied. See below who."
+        )
     if found["looked_at"]:
         lines.append(f"Planned on the ledger as of {found['looked_at']}. Nothing was written.")
     look = "good" if not found["waiting"] else "bad"
@@ -208,7 +214,7 @@ def _evictions(here: Here, of: Json) -> Table:
     ]
     caption = f"Who would have to leave for {of['pod']}, and the alternatives"
     helped = plural(of["nodes_helped"], "node")
-    note = f"Evicting pods of lower priority would help on {helped}; nobody is told to."
+    note = f"Evicting pods of lower priority would help on {helped}; workers do it once the pod is applied."
     columns = texts.columns("Node", "Victims", "#Budgets broken", "#Highest priority")
     return Table(caption=caption, columns=columns, rows=rows, note=note)
 
@@ -237,9 +243,20 @@ def _attempts(here: Here, found: Json) -> list[Block]:
 # ------------------------------------------------------------------------------------------- what is applied
 
 
-def _apply_form(here: Here, manifests: str) -> Form:
+async def offer(here: Here, fields: dict[str, str]) -> Form | Text:
+    """Return the form that applies what was planned, or why there is nothing to apply."""
+    try:
+        events, _ = await asyncio.to_thread(_events, fields["manifests"])
+    except NotAnswered as error:
+        return Text(title="Nothing here can be applied", lines=[f"The manifests {error.message}."])
+    copies = fields.get("replicas", "").strip()
+    once = ", each once and not in copies" if copies not in ("", "1") else ""
+    return _apply_form(here, fields["manifests"], f"{plural(len(events), 'object')}{once}")
+
+
+def _apply_form(here: Here, manifests: str, what: str) -> Form:
     return Form(
-        title="Apply these manifests: they go into the log, and are decided for good",
+        title=f"Apply {what}: it goes into the log, is decided for good, and may have other pods evicted",
         action=f"{here.root}/apply",
         fields=[],
         button="Apply",
@@ -261,7 +278,7 @@ def _events(text: str) -> tuple[list[Json], list[str]]:
     if workloads:
         notes.append(f"{plural(workloads, 'workload')} left out: a controller turns such objects into pods.")
     if not events:
-        raise _invalid("manifests", "hold nothing that the log takes")
+        raise _invalid("manifests", "hold nothing that the log takes: a controller makes pods of workloads")
     return events, notes
 
 

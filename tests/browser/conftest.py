@@ -1,4 +1,8 @@
-"""One browser and one filled console for all tests, and a page of its own for each."""
+"""One browser and one filled console for the tests of a file, and a page of its own for each.
+
+A console that stayed open until the end of the run would keep its connections, its worker and its browser
+beside the tests of other files.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from ops.chromium import REMEDY, chromium_path, open_browser
 from tests.browser.site import Site, open_site
 
 
-@pytest_asyncio.fixture(scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     """Return Chromium. Where there is none tests are skipped, but in CI they fail."""
     if chromium_path() is None:
@@ -22,7 +26,7 @@ async def browser() -> AsyncIterator[Browser]:
         yield found
 
 
-@pytest_asyncio.fixture(scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(browser: Browser, embedded_dsn: str) -> AsyncIterator[Site]:
     """Return a console that shows a small cluster; nothing is filled where there is no browser."""
     async with open_site(embedded_dsn) as found:

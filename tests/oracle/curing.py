@@ -31,7 +31,7 @@ from domain.cures.search import find_cures
 from domain.cures.trials import Bounds
 from domain.model.pods import PodSpec
 from domain.model.profiles import BUILT_IN_PROFILES
-from tests.oracle.curing_crowds import ILL, TAINTS, Site, after, drawn, scheduler_of
+from tests.oracle.curing_crowds import ILL, TAINTS, Site, after, drawn, nominated_by, scheduler_of
 from tests.oracle.placing import Oracle
 
 SKEW_MAX = 12
@@ -172,7 +172,10 @@ def _pairs(site: Site) -> Iterator[tuple[Change, Change]]:
 
 
 def lowest_priority(site: Site) -> int | None:
-    """Return the lowest priority above its own from which on pods can be evicted from a node for it."""
+    """Return the lowest priority above its own from which on pods can be evicted from a node for it.
+
+    None: there is none, or with it no more pods find a node than with their own.
+    """
     own = site.waiting[0].template.priority
     if site.waiting[0].template.preemption_policy == "Never":
         return None
@@ -181,7 +184,8 @@ def lowest_priority(site: Site) -> int | None:
         for of in site.nodes:
             gone = tuple(p.key for p in site.running if _is_on(p, of.name, level))
             if gone and of.name in nodes_for(site, Leave(node=of.name, pods=gone, below=level)):
-                return level
+                raised = after(site, RaisePriority(priority=level, node="", victims_count=0))
+                return level if nominated_by(raised) > nominated_by(site) else None
     return None
 
 

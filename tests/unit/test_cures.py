@@ -167,6 +167,30 @@ def test_a_gang_starts_with_as_many_as_find_a_node_or_with_more_nodes() -> None:
     ]
 
 
+def test_a_higher_priority_counts_who_would_be_evicted_for_all_pods() -> None:
+    low = [PodUpserted(pod(f"low{i}", template(cpu=1_000, priority=3), on=f"n{i}")) for i in range(2)]
+    waits = pod("w", template(cpu=1_000, priority=1))
+    found = asked(waits, *nodes(1_000, 1_000), *low, waiting=2)
+    assert singles(found, RaisePriority) == [RaisePriority(priority=4, node="", victims_count=2)]
+    (cure,) = [each for each in found.cures if isinstance(each.changes[0], RaisePriority)]
+    assert (cure.pods_count, cure.counted_count) == (2, 2)
+
+
+def test_a_priority_that_evicts_for_all_already_is_not_raised() -> None:
+    low = pod("low", template(cpu=1_000, priority=1), on="n0")
+    same = pod("same", template(cpu=1_000, memory=GIB, priority=3), on="n1")
+    waits = pod("w", template(cpu=1_000, priority=3))
+    assert not singles(asked(waits, *nodes(1_000, 1_000), *map(PodUpserted, (low, same))), RaisePriority)
+    two = asked(waits, *nodes(1_000, 1_000), *map(PodUpserted, (low, same)), waiting=2)
+    assert singles(two, RaisePriority) == [RaisePriority(priority=4, node="", victims_count=2)]
+
+
+def test_pods_like_those_that_wait_are_not_evicted_for_them() -> None:
+    equal = template(cpu=1_000)
+    found = asked(pod("w", equal), *nodes(1_000), PodUpserted(pod("placed", equal, on="n0")))
+    assert singles(found, RaisePriority) == []
+
+
 def test_pods_of_lower_priority_may_leave_for_a_gang() -> None:
     scheduler, member = gang(3, 3, priority=5)
     others = [pod(f"other{i}", template(cpu=500, priority=i + 1), on=f"n{i}") for i in range(2)]
