@@ -34,6 +34,7 @@ from berth.client import (
 from berth.client.errors import decoded, error_of
 from berth.client.retrying import NEVER
 from services.api.failures import STATUS, error_answer
+from tests.client.cutting import read_message
 
 PAGE = b"<!DOCTYPE html>\n\n<html><body>Please log in</body></html>\n\n"
 KINDS = {
@@ -204,7 +205,7 @@ def serving(answer: bytes) -> Iterator[str]:
                     connection, _ = listening.accept()
                     with connection, contextlib.suppress(OSError):
                         connection.settimeout(5)
-                        _read_request(connection)
+                        read_message(connection)
                         connection.sendall(answer)
 
         thread = threading.Thread(target=serve)
@@ -214,20 +215,6 @@ def serving(answer: bytes) -> Iterator[str]:
         finally:
             listening.shutdown(socket.SHUT_RDWR)
             thread.join()
-
-
-def _read_request(connection: socket.socket) -> None:
-    text = b""
-    while b"\r\n\r\n" not in text:
-        text += connection.recv(65536) or b"\r\n\r\n"
-    head, _, body = text.partition(b"\r\n\r\n")
-    sizes = [
-        int(line.partition(b":")[2])
-        for line in head.split(b"\r\n")
-        if line.lower().startswith(b"content-length:")
-    ]
-    while sizes and len(body) < sizes[0]:
-        body += connection.recv(65536)
 
 
 def _http(body: bytes, media: str = "application/json", *, chunked: bool = False) -> bytes:

@@ -55,7 +55,8 @@ class Loop:
 
 
 @contextlib.asynccontextmanager
-async def _working(place: Place) -> AsyncIterator[None]:
+async def working(place: Place) -> AsyncIterator[None]:
+    """Run a worker and a relay on a ledger."""
     settings = Settings(worker_name="test", seed=7)
     running = [
         asyncio.create_task(bootstrap.run_worker(place, settings, process_registry())),
@@ -89,7 +90,7 @@ async def _world(server: str) -> AsyncIterator[str]:
     async with fresh_database(server, migrated=True) as place:
         await bootstrap.initialise(place, 1)
         async with (
-            _working(place),
+            working(place),
             bootstrap.open_app(place, keys_required=False, owner_key=OWNER_KEY) as app,
             _serving(app) as url,
         ):
