@@ -72,17 +72,20 @@ class Cutting:
 
     def _serve(self, connection: socket.socket) -> None:
         connection.settimeout(_SECONDS_MAX)
-        with connection, socket.create_connection(self._there, _SECONDS_MAX) as there:
-            with contextlib.suppress(OSError):
-                while request := read_message(connection):
-                    there.sendall(request)
-                    answer = read_message(there)
-                    if request.startswith(b"POST") and self._rng.random() < self._share:
-                        self.cuts_count += 1
-                        self._before_cut()
-                        connection.sendall(answer[: self._rng.randrange(len(answer))])
-                        return
-                    connection.sendall(answer)
+        with (
+            connection,
+            socket.create_connection(self._there, _SECONDS_MAX) as there,
+            contextlib.suppress(OSError),
+        ):
+            while request := read_message(connection):
+                there.sendall(request)
+                answer = read_message(there)
+                if request.startswith(b"POST") and self._rng.random() < self._share:
+                    self.cuts_count += 1
+                    self._before_cut()
+                    connection.sendall(answer[: self._rng.randrange(len(answer))])
+                    return
+                connection.sendall(answer)
 
     def close(self) -> None:
         """Listen no more, and wait for the connections to end."""
