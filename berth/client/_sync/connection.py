@@ -61,9 +61,9 @@ def _no_answer(url: str, error: httpx.HTTPError) -> NoAnswer:
 def _check_media(found: str, wanted: str | None) -> None:
     """Raise ``BadAnswer`` where an answer is of another media type, as the page of a proxy is."""
     kind = found.partition(";")[0].strip().lower()
-    if kind != wanted if wanted else kind == "text/html":
+    if kind and (kind != wanted if wanted else kind == "text/html"):
         raise BadAnswer(
-            f"the answer is {kind or 'of no media type'}, not {wanted or 'data'}; is this a berth API?",
+            f"the answer is {kind}, not {wanted or 'data'}; is this a berth API?",
             code="bad-answer",
         )
 
