@@ -121,6 +121,9 @@ class LostRecords(BerthError):
     checkpoint: Checkpoint | None = None
 
 
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What reading an answer raises where it is no JSON, or another one than was asked for."""
+
 _BY_STATUS: dict[int, type[BerthError]] = {
     401: NotAllowed,
     403: NotAllowed,
@@ -135,10 +138,13 @@ def error_of(status: int, body: bytes) -> BerthError:
     """Return the error that an answer is."""
     from berth.client import models  # which takes a moment: who only begins does not wait for it
 
+    if 300 <= status < 400:
+        text = f"the answer sends elsewhere (status {status}); name the address of the API itself"
+        return BadAnswer(text, code="bad-answer", status=status)
     try:
         found = msgspec.json.decode(body, type=models.Error).error
-    except msgspec.MsgspecError:
-        text = f"the answer (status {status}) is not JSON; is this a berth API?"
+    except UNREADABLE:
+        text = f"the answer (status {status}) is not an error as the API tells it; is this a berth API?"
         unread = Unavailable if status in (502, 503, 504) else BadAnswer
         return unread(text, code="bad-answer", status=status)
     kind = _BY_STATUS.get(status, Unavailable if status >= 500 else InvalidRequest)
@@ -147,12 +153,15 @@ def error_of(status: int, body: bytes) -> BerthError:
 
 def decoded(body: bytes, answer: Any) -> Any:
     """Return an answer as a struct, or as text where that is asked for."""
-    if answer is str:
-        return body.decode()
     try:
-        return msgspec.json.decode(body, type=answer)
-    except msgspec.MsgspecError as error:
-        raise BadAnswer(
-            f"the answer is not as this client knows it ({error}); is the API of another version?",
-            code="bad-answer",
-        ) from None
+        return body.decode() if answer is str else msgspec.json.decode(body, type=answer)
+    except UNREADABLE as error:
+        raise unreadable(error) from None
+
+
+def unreadable(error: Exception) -> BadAnswer:
+    """Return the error that an answer is which cannot be read."""
+    return BadAnswer(
+        f"the answer is not as this client knows it ({error}); is the API of another version?",
+        code="bad-answer",
+    )

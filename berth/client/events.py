@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
 from msgspec import Struct
 
 from berth.client import models
-from berth.client.errors import BerthError, NoLongerKept, Unavailable
+from berth.client.errors import BerthError, NoLongerKept, Unavailable, decoded
 from berth.client.frames import Frame
 
 _FINAL = ("another-ledger", "not-kept")
@@ -44,16 +43,23 @@ class Event(Struct, frozen=True):
 
 
 def event_of(frame: Frame) -> Event | None:
-    """Return the event of a frame; None: it is of a kind that a later API has."""
+    """Return the event of a frame; None: it is of a kind that a later API has, or says nothing at all.
+
+    Raises
+    ------
+    BadAnswer
+        It is not as this client knows it.
+    """
     if not frame.kind:
-        return Event(frame.id, "", None)
+        return Event(frame.id, "", None) if frame.id else None
     known = _TYPES.get(frame.kind)
-    return None if known is None else Event(frame.id, frame.kind, msgspec.json.decode(frame.data, type=known))
+    return None if known is None else Event(frame.id, frame.kind, decoded(frame.data, known))
 
 
 def ending(frame: Frame, last_id: str | None) -> BerthError:
     """Return why a stream ended: final (``NoLongerKept``), or to be begun again behind the last id."""
-    error = msgspec.json.decode(frame.data, type=models.Error).error
+    answer: models.Error = decoded(frame.data, models.Error)
+    error = answer.error
     if error.code not in _FINAL:
         return Unavailable(error.message, code=error.code)
     details: Sequence[models.ErrorDetail] = error.details or ()

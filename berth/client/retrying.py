@@ -8,6 +8,9 @@ from collections.abc import Callable
 from msgspec import Struct
 
 _AGAIN = frozenset((429, 502, 503, 504))
+_DOUBLINGS_MAX = 30
+"""So many double any wait to its maximum, and no more are counted: a float has no room for a thousand."""
+
 WAIT_SECONDS_MAX = 60.0
 """How long an answer may tell a client to wait before it asks again."""
 
@@ -34,7 +37,7 @@ class Retry(Struct, frozen=True, kw_only=True):
         """Return how many seconds to wait after so many tries."""
         if retry_after is not None and retry_after.isdecimal():
             return min(float(retry_after), WAIT_SECONDS_MAX)
-        wait: float = min(self.seconds_min * 2.0 ** (tried - 1), self.seconds_max)
+        wait: float = min(self.seconds_min * 2.0 ** min(tried - 1, _DOUBLINGS_MAX), self.seconds_max)
         return wait * (0.75 + random.random() / 2)
 
     def goes_on(self, tried: int, seconds_passed: float) -> bool:

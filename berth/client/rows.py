@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from berth.client.errors import UNREADABLE, unreadable
+
 if TYPE_CHECKING:
     import pandas
 
@@ -27,11 +29,19 @@ class Lines:
         self._decode = msgspec.json.Decoder(Row).decode
 
     def feed(self, piece: bytes) -> Iterator[Row]:
-        """Yield the rows that are whole by now."""
+        """Yield the rows that are whole by now; raise ``BadAnswer`` for what is no row."""
         *whole, self._waiting = (self._waiting + piece).split(b"\n")
         for line in whole:
             if line:
-                yield self._decode(line)
+                try:
+                    row = self._decode(line)
+                except UNREADABLE as error:
+                    raise unreadable(error) from None
+                yield row
+
+    def end(self) -> Iterator[Row]:
+        """Yield the last row, where no line end comes behind it."""
+        yield from self.feed(b"\n")
 
 
 def form_of(path: Path) -> Form:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import ssl
 import stat
 import warnings
@@ -17,6 +18,9 @@ from berth.client.errors import NotConfigured
 from berth.client.local import directories, read_instance
 
 _FILE_BYTES_MAX = 64 << 10
+_NO_ADDRESS = re.compile(r"[\s\x00-\x1f\x7f?#\\]")
+_USER = re.compile(r"//[^/]*@")
+_KEY = re.compile(r"[!-~]+")
 
 
 class KeyInClear(UserWarning):
@@ -37,8 +41,8 @@ class Address(Struct, frozen=True):
     directory: Path | None = None
 
     def __repr__(self) -> str:
-        """Return where it is, without the key."""
-        return f"Address({self.url or self.directory})"
+        """Return where it is, without the key or a password."""
+        return f"Address({without_user(self.url) if self.url else self.directory})"
 
     def trusted(self) -> ssl.SSLContext | bool:
         """Return whose certificates are believed: those of a file, or the usual ones."""
@@ -74,6 +78,8 @@ def find_address(
     if key is not None and key_file is not None:
         raise NotConfigured("key and key_file are both given; one of them is allowed")
     shown = key or (_secret(Path(key_file)) if key_file else variable(found, "BERTH_API_KEY"))
+    if shown and not _KEY.fullmatch(shown):
+        raise NotConfigured("the key is none: a key is one word of ASCII letters, digits and signs")
     authority = ca or found.get("BERTH_API_CA") or None
     trusted = Path(authority).expanduser() if authority else None
     named = url or variable(found, "BERTH_API_URL")
@@ -81,7 +87,7 @@ def find_address(
         address = Address(checked_url(named), shown, trusted)
         if shown and in_clear(named):
             warnings.warn(
-                f"the key crosses the network in clear to {_bare(named)}: use https://", KeyInClear, 4
+                f"the key crosses the network in clear to {_bare(named)}: use https://", KeyInClear, 3
             )
         return address
     places = directories(found)
@@ -101,11 +107,19 @@ def checked_url(text: str) -> str:
     try:
         parts = urlsplit(text)
         is_known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        is_bare = not (parts.query or parts.fragment or _NO_ADDRESS.search(text))
     except ValueError:
-        is_known = False
+        is_known = is_bare = False
     if not is_known:
         raise NotConfigured("the API's address has to begin with http:// or https:// and name a host")
+    if not is_bare:
+        raise NotConfigured("the API's address ends with its host, its port or a path; here is more")
     return text.rstrip("/")
+
+
+def without_user(url: str) -> str:
+    """Return an address without the user and the password of a proxy that it may hold."""
+    return _USER.sub("//", url, count=1)
 
 
 def in_clear(url: str) -> bool:

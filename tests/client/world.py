@@ -56,6 +56,7 @@ class Loop:
 
 @contextlib.asynccontextmanager
 async def working(place: Place) -> AsyncIterator[None]:
+    """Run a worker and a relay on a ledger."""
     settings = Settings(worker_name="test", seed=7)
     running = [
         asyncio.create_task(bootstrap.run_worker(place, settings, process_registry())),

@@ -7,18 +7,18 @@ import logging
 import secrets
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 import httpx
 from msgspec import Struct
 
-from berth.client.errors import BerthError, NoAnswer, NotConfigured, NotTrusted, decoded, error_of
+from berth.client.errors import BadAnswer, BerthError, NoAnswer, NotConfigured, NotTrusted, decoded, error_of
 from berth.client.local import CHALLENGE_PATH, Instance, read_instance, read_instance_key
 from berth.client.requests import Request
 from berth.client.retrying import Retry, Told
-from berth.client.settings import Address
+from berth.client.settings import Address, without_user
 
 _log = logging.getLogger("berth.client")
 
@@ -33,6 +33,11 @@ class Answer(Struct, frozen=True):
     status: int
     content: bytes
     retry_after: str | None = None
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it is not what was asked for: an error, or a way to somewhere else."""
+        return not 200 <= self.status < 300
 
 
 def _no_answer(url: str, error: httpx.HTTPError) -> NoAnswer:
@@ -49,6 +54,16 @@ def _no_answer(url: str, error: httpx.HTTPError) -> NoAnswer:
         "start it with `berth up` or `berth api`, or set BERTH_API_URL",
         code="no-answer",
     )
+
+
+def _check_media(found: str, wanted: str | None) -> None:
+    """Raise ``BadAnswer`` where an answer is of another media type, as the page of a proxy is."""
+    kind = found.partition(";")[0].strip().lower()
+    if kind and (kind != wanted if wanted else kind == "text/html"):
+        raise BadAnswer(
+            f"the answer is {kind}, not {wanted or 'data'}; is this a berth API?",
+            code="bad-answer",
+        )
 
 
 class AsyncConnection:
@@ -74,7 +89,7 @@ class AsyncConnection:
         self._told = told
         self._http: httpx.AsyncClient | None = None
         self.has_answered = False
-        self.url = address.url or "this machine"
+        self.url = without_user(address.url or "this machine")
 
     async def ask(self, request: Request[_Answer]) -> _Answer:
         """Return the answer to a question.
@@ -85,20 +100,33 @@ class AsyncConnection:
             One of its kinds: what the API says is wrong, or that it does not answer.
         """
         answer = await self.exchange(
-            request.method, request.target, request.content, is_repeatable=request.is_repeatable
+            request.method,
+            request.target,
+            request.content,
+            is_repeatable=request.is_repeatable,
+            accepts=request.accepts,
         )
-        if answer.status >= 400 and answer.status not in request.accepts:
+        if answer.is_error and answer.status not in request.accepts:
             raise error_of(answer.status, answer.content)
         found: _Answer = decoded(answer.content, request.answer)
         return found
 
     async def exchange(
-        self, method: str, target: str, body: bytes | None = None, *, is_repeatable: bool = True
+        self,
+        method: str,
+        target: str,
+        body: bytes | None = None,
+        *,
+        is_repeatable: bool = True,
+        accepts: Collection[int] = (),
     ) -> Answer:
         """Return status and body, whatever they say; try again where that may help.
 
-        What is not repeatable is sent again only where it cannot have arrived, or was not taken.
+        What is not repeatable is sent again only where it cannot have arrived, or was too much (429): a 503
+        may come from a database that went away after it had taken it. ``accepts`` are statuses that are an
+        answer, and nothing to try again for.
         """
+        passing = self.retry.statuses.difference(accepts) & (self.retry.statuses if is_repeatable else {429})
         began, tried = time.monotonic(), 0
         while True:
             tried += 1
@@ -110,8 +138,7 @@ class AsyncConnection:
                     raise
                 await self._pause(self.retry.wait(tried), str(error))
                 continue
-            is_final = answer.status not in self.retry.statuses or not self.retry.goes_on(tried, passed)
-            if is_final or (answer.status in (502, 504) and not is_repeatable):
+            if answer.status not in passing or not self.retry.goes_on(tried, passed):
                 return answer
             why = error_of(answer.status, answer.content).message
             await self._pause(self.retry.wait(tried, answer.retry_after), why)
@@ -141,9 +168,9 @@ class AsyncConnection:
 
     @asynccontextmanager
     async def stream(
-        self, target: str, *, silent_seconds: float | None = None
+        self, target: str, *, silent_seconds: float | None = None, media: str | None = None
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Give an answer piece by piece.
+        """Give an answer piece by piece, of a media type where one is named; a page for people is none.
 
         Raises
         ------
@@ -155,8 +182,9 @@ class AsyncConnection:
         try:
             async with http.stream("GET", target, timeout=timeout) as answer:
                 self.has_answered = True
-                if answer.status_code >= 400:
+                if answer.status_code != 200:
                     raise error_of(answer.status_code, await answer.aread())
+                _check_media(answer.headers.get("content-type", ""), media)
                 yield answer.aiter_bytes()
         except httpx.HTTPError as error:
             await self._lost()
@@ -168,16 +196,19 @@ class AsyncConnection:
             if url is None:
                 url, found = await self._instance()
                 key = key or found
-            self.url = url
+            self.url = without_user(url)
             shown = {"Authorization": f"Bearer {key}"} if key else {}
-            self._http = httpx.AsyncClient(
-                base_url=url,
-                headers={"Content-Type": "application/json", **shown},
-                timeout=self._timeout_seconds,
-                transport=self._transport,
-                trust_env=self._address.is_named and self._transport is None,
-                verify=self._address.trusted(),
-            )
+            try:
+                self._http = httpx.AsyncClient(
+                    base_url=url,
+                    headers={"Content-Type": "application/json", **shown},
+                    timeout=self._timeout_seconds,
+                    transport=self._transport,
+                    trust_env=self._address.is_named and self._transport is None,
+                    verify=self._address.trusted(),
+                )
+            except (httpx.InvalidURL, ValueError) as error:  # ValueError: of a proxy of the environment
+                raise NotConfigured(f"the address of the API or of a proxy is none: {error}") from None
         return self._http
 
     async def _instance(self) -> tuple[str, str | None]:

@@ -39,6 +39,8 @@ class AsyncExport:
         async for piece in self.pieces("ndjson"):
             for row in lines.feed(piece):
                 yield row
+        for row in lines.end():
+            yield row
 
     async def pieces(self, form: Form) -> AsyncIterator[bytes]:
         """Yield the bytes of a file, piece by piece.

@@ -42,7 +42,9 @@ async def frames(
     while True:
         failed: BerthError | None = None
         try:
-            async with connection.stream(target("/v1/events", asked), silent_seconds=silent_seconds) as parts:
+            async with connection.stream(
+                target("/v1/events", asked), silent_seconds=silent_seconds, media="text/event-stream"
+            ) as parts:
                 cut = Frames()
                 async for part in parts:
                     for frame in cut.feed(part):

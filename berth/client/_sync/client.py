@@ -217,7 +217,7 @@ class Client(View):
         applied, before = Applied(), 0
         for batch in batches(events):
             answer = self._connection.exchange("POST", target("/v1/events", params), batch.body)
-            if answer.status >= 400:
+            if answer.is_error:
                 raise _counted(error_of(answer.status, answer.content), before)
             found: models.Ingested = decoded(answer.content, models.Ingested)
             applied.add(found, before)

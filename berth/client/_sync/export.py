@@ -40,7 +40,10 @@ class Export:
     def __iter__(self) -> Iterator[Row]:
         lines = Lines()
         for piece in self.pieces("ndjson"):
-            yield from lines.feed(piece)
+            for row in lines.feed(piece):
+                yield row
+        for row in lines.end():
+            yield row
 
     def pieces(self, form: Form) -> Iterator[bytes]:
         """Yield the bytes of a file, piece by piece.

@@ -44,7 +44,9 @@ def frames(
     while True:
         failed: BerthError | None = None
         try:
-            with connection.stream(target("/v1/events", asked), silent_seconds=silent_seconds) as parts:
+            with connection.stream(
+                target("/v1/events", asked), silent_seconds=silent_seconds, media="text/event-stream"
+            ) as parts:
                 cut = Frames()
                 for part in parts:
                     for frame in cut.feed(part):
