@@ -392,7 +392,7 @@ class Change(Struct, frozen=True, kw_only=True):
     """raise-priority: the lowest that does"""
 
     victims: int | None = None
-    """raise-priority: how many pods would be evicted for one"""
+    """raise-priority: how many pods would be evicted for all that it cures"""
 
     gang: str | None = None
     """smaller-gang: the gang, as namespace/name"""
