@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib.metadata
 import re
+import sqlite3
 import subprocess
 import sys
 import zipfile
@@ -12,12 +15,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.client.test_kafka import site
 from tests.documents.commands import REPOSITORY
 from tests.integration.commands import environment, up
 from tests.servers import scratch_dir
 
 PAGE = REPOSITORY / "docs" / "client.md"
-PROGRAMS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+*PROGRAMS, WITH_KAFKA = re.findall(
+    r"^```python\n(.*?)^```$", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL
+)
 NEEDED = ("httpx", "httpcore", "h11", "anyio", "idna", "certifi", "msgspec", "typing_extensions")
 """The distributions that the wheel asks for, and those that they ask for."""
 SECONDS_MAX = 280
@@ -63,6 +69,24 @@ def test_the_page_runs_as_one_program(place: Path) -> None:
     assert told[1].startswith("bound node-")
     assert told[1].endswith(" 10000")
     assert sum("more free cpu" in each for each in told) == 2, told
+
+
+@pytest.mark.timeout(SECONDS_MAX)
+@pytest.mark.slow
+async def test_the_program_with_kafka_has_each_effect_once(
+    fresh_kafka: str, postgres_dsn: str, server_dir: Path
+) -> None:
+    program = server_dir / "follow.py"
+    text = f"import asyncio\n{PROGRAMS[0].partition('with Client')[0]}\n{WITH_KAFKA}"
+    assert "follow(100)" in text
+    async with site(postgres_dsn, fresh_kafka) as there:
+        of_kafka = {"PYTHONPATH": str(REPOSITORY), "BERTH_KAFKA_BOOTSTRAP": there.kafka}
+        for count in (100, 110):  # the second time it goes on behind what it kept
+            program.write_text(text.replace("follow(100)", f"follow({count})"))
+            await asyncio.to_thread(run, [sys.executable, str(program)], server_dir, **of_kafka)
+            with contextlib.closing(sqlite3.connect(server_dir / "effects.db")) as effects:
+                told = effects.execute("SELECT count(*), count(DISTINCT pod) FROM done WHERE node <> ''")
+                assert told.fetchone() == (count, count)
 
 
 def _folder_with(distributions: tuple[str, ...], at: Path) -> None:
