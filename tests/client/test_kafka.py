@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import asyncpg
 import msgspec
@@ -24,35 +22,12 @@ from services import bootstrap
 from services.bootstrap import Place
 from services.ports.log import DECISIONS_TOPIC, Entry, Log, TopicSpec, topic_specs
 from tests.client.decision_topics import SHARD, decision
+from tests.client.kafka_site import site
 from tests.client.reading_decisions import PLACES, Effects
-from tests.client.world import node, pod, serving, working
-from tests.integration.api_world import fresh_database
+from tests.client.world import node, pod
 from tests.security.kafka_access import asked_broker, grant, password_of
 
-SHARDS = 2
 CODE_OF_DEATH = 9
-
-
-class Site(NamedTuple):
-    """What runs on a broker."""
-
-    place: Place
-    kafka: str
-    url: str
-
-
-@contextlib.asynccontextmanager
-async def site(postgres: str, kafka: str) -> AsyncIterator[Site]:
-    """Run a worker, a relay and an API on a broker."""
-    async with fresh_database(postgres, migrated=True) as made:
-        place = Place(made.dsn, kafka)
-        await bootstrap.initialise(place, SHARDS)
-        async with (
-            working(place),
-            bootstrap.open_app(place, keys_required=False) as app,
-            serving(app) as url,
-        ):
-            yield Site(place, kafka, url)
 
 
 async def decided(place: Place) -> list[tuple[int, int, str]]:

@@ -32,6 +32,7 @@ def main() -> None:
     with Client("https://berth", key="k", retry=Retry(tries=3), told=lambda seconds, why: None) as client:
         applied: Applied = client.apply([POD], wait="decided", timeout=3, partial=True, idempotency_key="x")
         applied = client.apply(POD, at=datetime.timedelta(hours=1))
+        client.read_after(applied)
         fates: dict[str, Fate] = client.wait(applied, "bound", timeout=5.0)
         nodes: list[str | None] = [each.node for each in fates.values() if each.is_bound and not each.is_gone]
         applied = client.delete("pod", "shop/web-0", wait="folded")

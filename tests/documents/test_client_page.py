@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.test_kafka import site
+from tests.client.kafka_site import site
 from tests.documents.commands import REPOSITORY
 from tests.integration.commands import environment, up
 from tests.servers import scratch_dir
