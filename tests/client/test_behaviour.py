@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import functools
 import gc
@@ -195,6 +196,19 @@ def test_what_happens_is_watched_and_gone_on_behind_an_id(berth: Any, space: str
         with berth.watch(namespace=space, after=after) as again:
             assert [next(again).decision.pod.name for _ in names] == names
             assert again.last_id is not None
+
+
+async def test_a_watch_that_is_waited_for_with_a_limit_goes_on(url: str, space: str) -> None:
+    async with AsyncClient(url) as client, client.watch(namespace=space, kinds=["decisions"]) as watch:
+        for name in ("a", "b"):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(watch), 0.5)
+            await client.apply([node("big"), pod(name, space)])
+            decision = (await asyncio.wait_for(anext(watch), 20)).decision
+            assert decision is not None
+            assert decision.pod.name == name
+        await watch.aclose()
+        assert [each async for each in watch] == []
 
 
 def test_a_table_is_rows_a_file_or_a_frame(berth: Any, space: str, tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ class AsyncConnection:
             self.url = without_user(url)
             shown = {"Authorization": f"Bearer {key}"} if key else {}
             try:
-                self._http = httpx.AsyncClient(
+                made = httpx.AsyncClient(
                     base_url=url,
                     headers={"Content-Type": "application/json", **shown},
                     timeout=self._timeout_seconds,
@@ -209,6 +209,10 @@ class AsyncConnection:
                 )
             except (httpx.InvalidURL, ValueError) as error:  # ValueError: of a proxy of the environment
                 raise NotConfigured(f"the address of the API or of a proxy is none: {error}") from None
+            if self._http is not None:  # another request was quicker to find the instance
+                await made.aclose()
+                return self._http
+            self._http = made
         return self._http
 
     async def _instance(self) -> tuple[str, str | None]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 
 from berth.client._async.connection import AsyncConnection
 from berth.client._async.following import SILENT_SECONDS_MAX, frames
 from berth.client.events import Event, event_of
+from berth.client.frames import Frame
 
 
 class AsyncWatch:
@@ -25,7 +26,9 @@ class AsyncWatch:
         marks: bool = False,
         silent_seconds: float = SILENT_SECONDS_MAX,
     ) -> None:
-        self._frames = frames(connection, params, silent_seconds=silent_seconds)
+        self._connection, self._params, self._silent_seconds = connection, params, silent_seconds
+        self._frames: AsyncGenerator[Frame] | None = None
+        self._is_closed = False
         self._marks = marks
         after = params.get("after")
         self.last_id: str | None = after if isinstance(after, str) else None
@@ -35,15 +38,33 @@ class AsyncWatch:
 
     async def __anext__(self) -> Event:
         while True:
-            frame = await anext(self._frames)
+            frame = await self._next()
             event = event_of(frame)
             self.last_id = frame.id or self.last_id
             if event is not None and (self._marks or not event.is_mark):
                 return event
 
+    async def _next(self) -> Frame:
+        """Return what comes next. Whoever stops waiting for it may ask again: the stream then begins anew."""
+        if self._is_closed:
+            raise StopAsyncIteration
+        if self._frames is None:
+            behind = {} if self.last_id is None else {"since": None, "after": self.last_id}
+            self._frames = frames(
+                self._connection, {**self._params, **behind}, silent_seconds=self._silent_seconds
+            )
+        try:
+            return await anext(self._frames)
+        except BaseException:
+            self._frames = None
+            raise
+
     async def aclose(self) -> None:
         """End the stream."""
-        await self._frames.aclose()
+        self._is_closed = True
+        opened, self._frames = self._frames, None
+        if opened is not None:
+            await opened.aclose()
 
     async def __aenter__(self) -> AsyncWatch:
         return self

@@ -201,7 +201,7 @@ class Connection:
             self.url = without_user(url)
             shown = {"Authorization": f"Bearer {key}"} if key else {}
             try:
-                self._http = httpx.Client(
+                made = httpx.Client(
                     base_url=url,
                     headers={"Content-Type": "application/json", **shown},
                     timeout=self._timeout_seconds,
@@ -211,6 +211,10 @@ class Connection:
                 )
             except (httpx.InvalidURL, ValueError) as error:  # ValueError: of a proxy of the environment
                 raise NotConfigured(f"the address of the API or of a proxy is none: {error}") from None
+            if self._http is not None:  # another request was quicker to find the instance
+                made.close()
+                return self._http
+            self._http = made
         return self._http
 
     def _instance(self) -> tuple[str, str | None]:

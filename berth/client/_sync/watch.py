@@ -5,12 +5,13 @@ Made by `python -m docs.build.client` from the module of the same name in `_asyn
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from types import TracebackType
 
 from berth.client._sync.connection import Connection
 from berth.client._sync.following import SILENT_SECONDS_MAX, frames
 from berth.client.events import Event, event_of
+from berth.client.frames import Frame
 
 
 class Watch:
@@ -28,7 +29,9 @@ class Watch:
         marks: bool = False,
         silent_seconds: float = SILENT_SECONDS_MAX,
     ) -> None:
-        self._frames = frames(connection, params, silent_seconds=silent_seconds)
+        self._connection, self._params, self._silent_seconds = connection, params, silent_seconds
+        self._frames: Generator[Frame] | None = None
+        self._is_closed = False
         self._marks = marks
         after = params.get("after")
         self.last_id: str | None = after if isinstance(after, str) else None
@@ -38,15 +41,33 @@ class Watch:
 
     def __next__(self) -> Event:
         while True:
-            frame = next(self._frames)
+            frame = self._next()
             event = event_of(frame)
             self.last_id = frame.id or self.last_id
             if event is not None and (self._marks or not event.is_mark):
                 return event
 
+    def _next(self) -> Frame:
+        """Return what comes next. Whoever stops waiting for it may ask again: the stream then begins anew."""
+        if self._is_closed:
+            raise StopIteration
+        if self._frames is None:
+            behind = {} if self.last_id is None else {"since": None, "after": self.last_id}
+            self._frames = frames(
+                self._connection, {**self._params, **behind}, silent_seconds=self._silent_seconds
+            )
+        try:
+            return next(self._frames)
+        except BaseException:
+            self._frames = None
+            raise
+
     def close(self) -> None:
         """End the stream."""
-        self._frames.close()
+        self._is_closed = True
+        opened, self._frames = self._frames, None
+        if opened is not None:
+            opened.close()
 
     def __enter__(self) -> Watch:
         return self
