@@ -64,6 +64,13 @@ def held_for_profile(name: str, *, is_past: bool = False) -> str:
     return f"no profile {name} exists, so it is held until one of that name comes"
 
 
+def lost_its_node(node: str, *, is_past: bool = False) -> str:
+    """Return what it is to a pod that its node is deleted, or was."""
+    if is_past:
+        return f"had lost its node {node} and counted nowhere, until a node of that name would return"
+    return f"lost its node {node} and counts nowhere; it counts there again when a node of that name returns"
+
+
 def nothing_says(gang: str) -> str:
     """Return what a gang of a name lacks, of which nothing says how many pods must have a node."""
     return f"there is no such {'group of a Workload' if GROUP_MARK in gang else 'PodGroup'}"

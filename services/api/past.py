@@ -32,7 +32,8 @@ class Totals(Struct, kw_only=True):
     nodes: Annotated[int, about("Nodes that there are")]
     allocatable: Annotated[dict[str, str], about(f"What they offer together: {QUANTITIES}")]
     requested: Annotated[dict[str, str], about("What their pods ask for together, in the same units")]
-    bound: Annotated[int, about("Pods that count on nodes, of those that the key sees")]
+    bound: Annotated[int, about("Pods that were placed, of those that the key sees")]
+    orphaned: Annotated[int, about("Of `bound`, those that lost their node: it was deleted")]
     pending: Annotated[int, about("Pods that wait, of those that the key sees")]
     groups: Annotated[int, about("Groups of equal pods that wait, likewise")]
 
@@ -91,6 +92,7 @@ def totals_of(row: TotalsRow, at: str | None) -> Totals:
         allocatable=quantities(row.allocatable),
         requested=quantities(shown),
         bound=row.bound_count,
+        orphaned=row.orphaned_count,
         pending=row.pending_count,
         groups=row.groups_count,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from services.console import texts
 from services.console.asking import Asking
@@ -52,7 +53,7 @@ def _view_overview(found: Json, here: Here) -> View:
         Facts(
             title="Pods",
             items=[
-                ("Placed", texts.number(totals["bound"])),
+                ("Placed", _placed(here, totals)),
                 ("Waiting", Cell(f"{totals['pending']:,}", here.to("pending"))),
                 ("Groups that wait", Cell(f"{totals['groups']:,}", here.to("pending"))),
                 ("Nodes", Cell(f"{totals['nodes']:,}", here.to("nodes"))),
@@ -74,6 +75,17 @@ def _view_overview(found: Json, here: Here) -> View:
         data={"field": field_data(found["field"], here)},
         scripts=("field.js",),
     )
+
+
+def _placed(here: Here, totals: Json) -> Sequence[Cell]:
+    """Return how many pods count on nodes, and how many lost theirs."""
+    lost = totals["orphaned"]
+    found = [Cell(f"{totals['bound'] - lost:,}", here.to("pods", phase="bound"))]
+    if lost:
+        found.append(
+            Cell(f"and {lost:,} that lost their node", here.to("pods", phase="orphaned"), look="bad")
+        )
+    return found
 
 
 def _used(totals: Json) -> Bars:

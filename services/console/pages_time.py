@@ -11,6 +11,10 @@ from services.phrases import plural
 
 _USUAL = "1h"
 SHOWN_MAX = 500
+_COUNTS = (
+    *(("nodes", "nodes"), ("pods placed", "bound"), ("of these, pods that lost their node", "orphaned")),
+    ("pods waiting", "pending"),
+)
 
 
 async def _gather_diff(ask: Asking) -> Json:
@@ -54,7 +58,7 @@ def _sums(diff: Json) -> Table:
             texts.number(after[name]),
             texts.number(after[name] - before[name]),
         )
-        for title, name in (("nodes", "nodes"), ("pods placed", "bound"), ("pods waiting", "pending"))
+        for title, name in _COUNTS
     ]
     for what in ("allocatable", "requested"):
         for name in dict.fromkeys((*before[what], *after[what])):
