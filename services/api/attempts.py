@@ -9,7 +9,14 @@ from domain.model.decisions import Outcome
 from services.api.answers_decisions import Decision, PodAttempts, RefusedAttempts
 from services.api.explanation import decision_of
 from services.api.formats import instant, row_id
-from services.phrases import held_for_profile, lost_its_node, plural, reasons_in_words, unknown_profile
+from services.phrases import (
+    held_for_profile,
+    lost_its_node,
+    plural,
+    reasons_in_words,
+    said_in_words,
+    unknown_profile,
+)
 from services.ports.ledger import GroupAttempts
 from services.ports.store import Store
 from services.times import moment_ms
@@ -93,7 +100,7 @@ def _promised(state: str, past: Sequence[Decision]) -> str:
     if state == "waiting" and last.outcome == Outcome.NOMINATED:
         return f" {last.node} is promised to it."
     if state == "bound" and last.outcome == Outcome.EVICTED:
-        return f" It has to leave: it {last.reason}."
+        return f" It has to leave: it {said_in_words(last.reason)}."
     return ""
 
 

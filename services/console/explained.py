@@ -16,7 +16,7 @@ def blocks(here: Here, explanation: Json, title: str) -> list[Block]:
     found: list[Block] = [
         Text(
             title=title,
-            lines=[explanation["summary"]],
+            lines=[f"At {decision['decided_at']}: {explanation['summary']}"],
             links=[here.link(f"Decision {decision['id']}", "decisions", decision["id"])],
         )
     ]
@@ -45,16 +45,16 @@ def preemption(here: Here, decision: Json) -> list[Block]:
     if asked is not None and (asked["victims"] or asked["preemptor"] or asked["nominated"]):
         items: list[tuple[str, Cell | Sequence[Cell]]] = [("Node", texts.node(here, decision["node"]))]
         if asked["victims"]:
-            items.append(("Have to leave", [Cell(each, look="code") for each in asked["victims"]]))
+            items.append(("Were to leave", [Cell(each, look="code") for each in asked["victims"]]))
             items.append(("Budgets broken", texts.number(asked["violations"])))
             items.append(("Promised until", texts.time(asked["expires_at"])))
         if asked["preemptor"]:
-            items.append(("Leaves for", Cell(asked["preemptor"], look="code")))
+            items.append(("Was to leave for", Cell(asked["preemptor"], look="code")))
         if asked["nominated"]:
             items.append(("Decided in", texts.decision(here, asked["nominated"])))
         if asked["priority"] is not None:
             items.append(("Of priority", texts.number(asked["priority"])))
-        found.append(Facts(title="Who has to leave for whom", items=items))
+        found.append(Facts(title="Who was to leave for whom", items=items))
     if moved is not None:
         facts = [
             ("From", texts.node(here, moved["from"])),
@@ -166,8 +166,8 @@ def _cycle(here: Here, cycle: Json) -> Facts:
             ("Nodes", Cell(looked or plural(cycle["nodes"], "node"))),
             ("Feasible", texts.number(cycle["feasible"])),
             ("Pods of the group", Cell(f"{cycle['bound']:,} of {cycle['pods']:,} placed")),
-            ("Seed", texts.text(cycle["seed"])),
-            ("Generation", texts.text(cycle["generation"])),
+            ("Seed of ties", texts.text(cycle["seed"])),
+            ("State looked at", Cell(f"generation {cycle['generation']}")),
             ("Batch took", Cell(f"{cycle['duration_us'] / 1000:,.1f} ms")),
         ],
     )

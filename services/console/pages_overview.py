@@ -12,7 +12,7 @@ from services.console.health import Health
 from services.console.here import Here
 from services.console.page import Page
 from services.console.pages_cluster import shards_table
-from services.console.pages_decisions import decisions_table
+from services.console.pages_decisions import decisions_table, gather_leaving
 from services.console.pages_field import FILTERS, field_data, gather_field, gather_sample
 from services.console.pages_pending import groups_table
 from services.console.pages_usage import RECENT_MINUTES, rates
@@ -38,6 +38,7 @@ async def _gather_overview(ask: Asking) -> Json:
         "shards": shards,
         "usage": usage,
         "decisions": decisions,
+        "leaving": await gather_leaving(ask, decisions["items"]),
         "ready": await ask.ready(),
     }
 
@@ -60,7 +61,7 @@ def _view_overview(found: Json, here: Here) -> View:
             ],
         ),
         groups_table(here, "What waits, the longest first", found["pending"]["items"]),
-        decisions_table(here, "What was decided last", found["decisions"]["items"]),
+        decisions_table(here, "What was decided last", found["decisions"]["items"], found["leaving"]),
     ]
     if found["usage"] is not None:
         blocks.insert(2, rates(found["usage"]))

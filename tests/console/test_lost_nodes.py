@@ -68,3 +68,7 @@ async def test_a_deleted_node_offers_nothing(browser: Browser) -> None:
     assert "A deleted node offers nothing. Its pods ask for cpu 2 cores, pods 2" in page
     assert "free" not in page
     assert "Requested of what it offers" in await text_of(browser, "nodes/there")
+
+
+async def test_a_deleted_node_is_found(browser: Browser) -> None:
+    assert (await browser.get("find?q=gone")).headers["location"] == "/console/nodes/gone"
