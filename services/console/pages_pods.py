@@ -110,7 +110,7 @@ def _view_why(found: Json, here: Here) -> View:
 def _facts(here: Here, pod: Json) -> Facts:
     group = pod["group"]
     items: list[tuple[str, Cell | Sequence[Cell]]] = [
-        ("Phase", Cell(_PHASES_SAID.get(pod["phase"], pod["phase"]), look=_phase_look(pod))),
+        ("Phase", Cell(str(_PHASES_SAID.get(pod["phase"], pod["phase"])), look=_phase_look(pod))),
         ("Node", texts.node(here, pod["node"])),
         ("Since", texts.time(pod["since"])),
         ("Held" if pod["phase"] == "released" else "Asks for", Cell(texts.amounts(pod["requests"]))),

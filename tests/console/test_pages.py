@@ -163,6 +163,17 @@ async def test_errors_are_pages_too(browser: Browser, path: str, status: int, sa
     assert Parsed(page.text).amiss() == []
 
 
+async def test_each_cell_names_its_column_for_narrow_screens(browser: Browser) -> None:
+    page = (await browser.get("decisions?outcome=evicted")).text
+    assert len(re.findall(r'<td role="cell" data-label="Leaves for">', page)) > 0
+    assert re.search(r'data-label="Score" class="number nothing"', page)
+
+
+async def test_the_picture_of_a_groups_nodes_has_a_text(browser: Browser) -> None:
+    page = (await browser.get("field?by=-")).text
+    assert re.search(r'role="img" aria-label="[^"]*\d+ nodes? at \d+ to \d+ %', page)
+
+
 async def test_who_looks_for_something_is_led_there(browser: Browser) -> None:
     wanted = {"shop/low0": "pods/shop/low0", "0-1": "decisions/0-1", "n1": "nodes/n1"}
     wanted |= {"low0": "pods/shop/low0", "n3.": "nodes/n3.json/", "": ""}
