@@ -13,6 +13,8 @@ from tests.console.house import Browser, Parsed
 from tests.property.site import Site
 from tests.security.keyed import keyed_house
 
+LATER_MS, BETWEEN = 1_700_000_060_000, "2023-11-14T22:14:00Z"
+
 
 def lossy_site() -> Site:
     """Return a site with two pods on a node that was deleted, and one on a node that is there."""
@@ -21,7 +23,7 @@ def lossy_site() -> Site:
     site.tell("ADDED", *(pod_manifest(f"lost-{i}", "shop", cpu=1) for i in range(2)))
     site.tell("ADDED", node_manifest("there", cpu=2))
     site.tell("ADDED", pod_manifest("kept", "shop", cpu=1))
-    site.tell("DELETED", node_manifest("gone"))
+    site.tell("DELETED", node_manifest("gone"), at_ms=LATER_MS)
     return site
 
 
@@ -72,3 +74,25 @@ async def test_a_deleted_node_offers_nothing(browser: Browser) -> None:
 
 async def test_a_deleted_node_is_found(browser: Browser) -> None:
     assert (await browser.get("find?q=gone")).headers["location"] == "/console/nodes/gone"
+
+
+async def test_the_changes_name_the_pods_that_lost_their_node(browser: Browser) -> None:
+    found = (await browser.get("diff.json", params={"from": BETWEEN})).json()["diff"]
+    changed = {(each["name"], each["change"], each["before"], each["after"]) for each in found["pods"]}
+    assert changed == {(f"lost-{i}", "orphaned", "gone", None) for i in range(2)}
+    other = {"from": BETWEEN, "namespace": "bank"}
+    assert (await browser.get("diff.json", params=other)).json()["diff"]["pods"] == []
+    page = await text_of(browser, f"diff?from={BETWEEN}")
+    assert '<span class="bad">orphaned</span>' in page
+    assert "of these, pods that lost their node" in page
+
+
+async def test_it_was_placed_before_its_node_was_deleted(browser: Browser) -> None:
+    """What is asked of a moment is of that moment."""
+    client = browser.client
+    then = (await client.get("/v1/pods/shop/lost-0/attempts", params={"at": BETWEEN})).json()
+    assert then["summary"].endswith("shop/lost-0 was placed on gone.")
+    later = (await client.get("/v1/pods/shop/lost-0/attempts", params={"at": "2023-11-14T22:15:00Z"})).json()
+    assert "shop/lost-0 had lost its node gone and counted nowhere" in later["summary"]
+    totals = (await client.get("/v1/totals", params={"at": BETWEEN})).json()
+    assert (totals["bound"], totals["orphaned"]) == (3, 0)
