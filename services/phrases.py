@@ -179,8 +179,9 @@ EVICTION_RULE = (
 
 
 def tied_in_words(count: int) -> str:
-    """Return how one of some nodes with the same score was chosen."""
-    return f"of {plural(count, 'node')} with the same score one is drawn by a hash of its name and the seed"
+    """Return how one of some nodes with the same score is chosen."""
+    drawn = "of equals one is drawn by a hash of its name and the seed"
+    return f"{count} of the best nodes have this score; {drawn}"
 
 
 def weighted(score: str, weight: float) -> str:

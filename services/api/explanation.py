@@ -312,11 +312,11 @@ def _choice(explanation: Explanation, cycle: ExplainedAttempt) -> Iterator[str]:
     if chosen is not None:
         parts = ", ".join(parts_in_words(chosen.parts, cycle.weights))
         yield f"{chosen.node} scored {chosen.score:.6g}{f' ({parts})' if parts else ''}."
+        tied_count = sum(each.score == chosen.score for each in cycle.candidates)
+        if tied_count > 1:
+            yield f"{tied_in_words(tied_count)}."
     elif decision.score is not None:
         yield f"{decision.node} scored {decision.score:.6g}, the best when its turn came."
-    tied_count = sum(chosen is not None and each.score == chosen.score for each in cycle.candidates)
-    if tied_count > 1:
-        yield f"Among the best, {tied_in_words(tied_count)}."
     if decision.outcome is Outcome.NOMINATED:
         yield f"{EVICTION_RULE}."
     else:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from services.console import texts
 from services.console.blocks import Bar, Bars, Block, Cell, Facts, Json, Part, Table, Text
 from services.console.here import Here
-from services.phrases import plural, weighted
+from services.phrases import plural, tied_in_words, weighted
 
 
 def blocks(here: Here, explanation: Json, title: str) -> list[Block]:
@@ -72,6 +72,10 @@ def _candidates(here: Here, cycle: Json, chosen: str | None) -> list[Block]:
         return []
     names = list(dict.fromkeys(name for each in nodes for name in each["parts"]))
     colour = {name: i % texts.COLOURS for i, name in enumerate(names)}
+    lines = ["As the first pod of its group saw them; each part is the plugin's score times its weight."]
+    best = next((each["score"] for each in nodes if each["node"] == chosen), nodes[0]["score"])
+    if (tied_count := sum(each["score"] == best for each in nodes)) > 1:
+        lines.append(f"{tied_in_words(tied_count)}.")
     widest = max((_sum(each["parts"], weights) for each in nodes), default=0.0) or 1.0
     bars = [_bar(here, each, weights, colour, widest, chosen) for each in nodes]
     columns = texts.columns("Node", "#Score", *(f"#{weighted(name, weights.get(name, 1))}" for name in names))
@@ -86,9 +90,7 @@ def _candidates(here: Here, cycle: Json, chosen: str | None) -> list[Block]:
     return [
         Bars(
             title="The best nodes, by plugin",
-            lines=[
-                "As the first pod of its group saw them; each part is the plugin's score times its weight."
-            ],
+            lines=lines,
             bars=bars,
             legend=[(weighted(name, weights.get(name, 1)), colour[name]) for name in names],
         ),

@@ -87,6 +87,15 @@ async def test_a_nomination_says_the_rule_and_reasons_in_words(browser: Browser)
     assert "0/2 nodes" not in page
 
 
+async def test_a_tie_is_said(browser: Browser) -> None:
+    first = await decided(browser, "bound", "shop/low0")
+    page = await text_of(browser, f"decisions/{first['id']}")
+    said = "2 of the best nodes have this score; of equals one is drawn by a hash of its name and the seed."
+    assert page.count(said) == 2, "in the sentences, and at the bars"
+    nominated = await decided(browser, "nominated", "bank/web")
+    assert "of equals one is drawn" not in await text_of(browser, f"decisions/{nominated['id']}")
+
+
 async def test_who_waits_is_not_shown_as_well(browser: Browser) -> None:
     page = await text_of(browser, "decisions")
     for outcome in ("nominated", "cleared", "evicted"):
