@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Protocol
@@ -62,6 +63,13 @@ def held_for_profile(name: str, *, is_past: bool = False) -> str:
     if is_past:
         return f"no profile {name} existed, so it was held until one of that name came"
     return f"no profile {name} exists, so it is held until one of that name comes"
+
+
+def lost_its_node(node: str, *, is_past: bool = False) -> str:
+    """Return what it is to a pod that its node is deleted, or was."""
+    if is_past:
+        return f"had lost its node {node} and counted nowhere, until a node of that name would return"
+    return f"lost its node {node} and counts nowhere; it counts there again when a node of that name returns"
 
 
 def nothing_says(gang: str) -> str:
@@ -146,6 +154,34 @@ def reasons_in_words(reasons: Mapping[str, int], shown_max: int = 4) -> str:
 def parts_in_words(parts: Mapping[str, float], weights: Mapping[str, float]) -> list[str]:
     """Return ``2*NodeAffinity=50`` per part of a score; without the weight where it is 1 or not known."""
     return [f"{weighted(name, weights.get(name, 1))}={value:.6g}" for name, value in parts.items()]
+
+
+_REFUSED = re.compile(r"0/(\d+) nodes: (\d+ [^\s;]+(?:; \d+ [^\s;]+)*)", re.ASCII)
+
+
+def said_in_words(reason: str) -> str:
+    """Return a recorded reason with words in the place of its codes: ``of 3 nodes, 2 lack cpu``."""
+
+    def words(found: re.Match[str]) -> str:
+        parts = (part.partition(" ") for part in found[2].split("; "))
+        said = (f"{int(count):,} {reason_in_words(code, int(count))}" for count, _, code in parts)
+        return f"of {plural(int(found[1]), 'node')}, {'; '.join(said)}"
+
+    return _REFUSED.sub(words, reason)
+
+
+EVICTION_RULE = (
+    "Of the nodes where pods could make room, the one is promised on which the fewest victims violate a "
+    "disruption budget; then the one with the lowest priority of the most important victim, the lowest sum "
+    "of priorities, the fewest victims, the latest start of the most important victims; of equals a hash of "
+    "the seed and the node decides (docs/preemption.md, The node)"
+)
+
+
+def tied_in_words(count: int) -> str:
+    """Return how one of some nodes with the same score is chosen."""
+    drawn = "of equals one is drawn by a hash of its name and the seed"
+    return f"{count} of the best nodes have this score; {drawn}"
 
 
 def weighted(score: str, weight: float) -> str:

@@ -9,7 +9,14 @@ from domain.model.decisions import Outcome
 from services.api.answers_decisions import Decision, PodAttempts, RefusedAttempts
 from services.api.explanation import decision_of
 from services.api.formats import instant, row_id
-from services.phrases import held_for_profile, plural, reasons_in_words, unknown_profile
+from services.phrases import (
+    held_for_profile,
+    lost_its_node,
+    plural,
+    reasons_in_words,
+    said_in_words,
+    unknown_profile,
+)
 from services.ports.ledger import GroupAttempts
 from services.ports.store import Store
 from services.times import moment_ms
@@ -70,8 +77,16 @@ async def show_attempts(
         state=state,
         node=node,
         items=items,
-        summary=_summary(f"{namespace}/{name}", at, state, node, items) + _promised(state, past),
+        summary=_summary(f"{namespace}/{name}", at, state, node, items, lost=_has_lost_its_node(past))
+        + _promised(state, past),
     )
+
+
+def _has_lost_its_node(past: Sequence[Decision]) -> bool:
+    """Return whether the last word on the node of a placed pod is that it is deleted."""
+    of_node = (Outcome.BOUND, Outcome.ADOPTED, Outcome.ORPHANED, Outcome.RETURNED, Outcome.RELEASED)
+    last = next((each.outcome for each in reversed(past) if each.outcome in of_node), None)
+    return last is Outcome.ORPHANED
 
 
 def _promised(state: str, past: Sequence[Decision]) -> str:
@@ -85,7 +100,7 @@ def _promised(state: str, past: Sequence[Decision]) -> str:
     if state == "waiting" and last.outcome == Outcome.NOMINATED:
         return f" {last.node} is promised to it."
     if state == "bound" and last.outcome == Outcome.EVICTED:
-        return f" It has to leave: it {last.reason}."
+        return f" It has to leave: it {said_in_words(last.reason)}."
     return ""
 
 
@@ -170,10 +185,12 @@ def _refused(each: GroupAttempts, since_ms: int, until_ms: int | None) -> Refuse
 
 
 def _summary(
-    name: str, at: str | None, state: str, node: str | None, items: Sequence[RefusedAttempts]
+    name: str, at: str | None, state: str, node: str | None, items: Sequence[RefusedAttempts], *, lost: bool
 ) -> str:
     """Describe the pod at the moment, with the counts of the last item."""
     who, was = (f"At {at}, {name}", "was") if at else (name, "is")
+    if state == "bound" and lost:
+        return f"{who} {lost_its_node(str(node), is_past=at is not None)}."
     if state == "bound":
         return f"{who} {was} placed on {node}."
     if state != "waiting":

@@ -29,11 +29,14 @@ from services.api.answers_decisions import (
 )
 from services.api.formats import instant, profile_target, quantities, row_id, stamp, sum_in_units
 from services.phrases import (
+    EVICTION_RULE,
     held_for_profile,
     parts_in_words,
     plural,
     reasons_in_words,
     rule_in_words,
+    said_in_words,
+    tied_in_words,
     unknown_profile,
 )
 from services.ports.store import DecisionRow, Store
@@ -219,7 +222,7 @@ def _sentences(explanation: Explanation) -> Iterator[str]:
     if missing is None and waits and alone and explanation.reasons:
         yield f"Of all nodes, {reasons_in_words(explanation.reasons)}."
     elif missing is None and decision.reason:
-        yield f"Reason: {decision.reason}."
+        yield f"Reason: {said_in_words(decision.reason)}."
     if waits and cycle is not None:
         yield from map(rule_in_words, cycle.rules)
     if decision.warnings:
@@ -309,8 +312,14 @@ def _choice(explanation: Explanation, cycle: ExplainedAttempt) -> Iterator[str]:
     if chosen is not None:
         parts = ", ".join(parts_in_words(chosen.parts, cycle.weights))
         yield f"{chosen.node} scored {chosen.score:.6g}{f' ({parts})' if parts else ''}."
+        tied_count = sum(each.score == chosen.score for each in cycle.candidates)
+        if tied_count > 1:
+            yield f"{tied_in_words(tied_count)}."
     elif decision.score is not None:
         yield f"{decision.node} scored {decision.score:.6g}, the best when its turn came."
-    yield f"Profile {cycle.profile}, revision {cycle.profile_revision}, says what is best."
+    if decision.outcome is Outcome.NOMINATED:
+        yield f"{EVICTION_RULE}."
+    else:
+        yield f"Profile {cycle.profile}, revision {cycle.profile_revision}, says what is best."
     if cycle.pods > 1:
         yield f"The cycle placed {cycle.bound:,} of {plural(cycle.pods, 'equal pod')}."

@@ -17,7 +17,7 @@ from services.api.explanation import decision_of, opening
 from services.api.formats import cursor, instant, parse_past, profile_target, stamp
 from services.api.stream_events import node_change
 from services.api.views import action_of
-from services.phrases import plural, reasons_in_words
+from services.phrases import plural, reasons_in_words, said_in_words
 from services.ports.chronicle import (
     PastAction,
     PastDecision,
@@ -132,7 +132,7 @@ def _decided(found: PastDecision, store: Store) -> Placed:
 
 
 def _said(decision: Decision) -> str:
-    reason = f" Reason: {decision.reason}." if decision.reason else ""
+    reason = f" Reason: {said_in_words(decision.reason)}." if decision.reason else ""
     return opening(decision) + reason
 
 

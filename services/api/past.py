@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -18,11 +18,13 @@ from services.api.formats import instant, quantities
 from services.api.routes import AsOf, Namespace, as_of_store, seen_store
 from services.ports.past import CHANGES_MAX, Moment, NodeChange, PodChange
 from services.ports.past import Totals as TotalsRow
-from services.ports.store import Store
+from services.ports.store import PodFilter, Store
 from services.times import as_of
 
 _WHEN = "1h is an hour ago; 03:17, a day, RFC 3339; 0:1234 is right after batch 1234 of shard 0"
 _TIME_MAX = 64
+_NODES_GONE_MAX = 100
+"""Nodes that went whose pods are told: each is a question to the store."""
 
 
 class Totals(Struct, kw_only=True):
@@ -32,7 +34,8 @@ class Totals(Struct, kw_only=True):
     nodes: Annotated[int, about("Nodes that there are")]
     allocatable: Annotated[dict[str, str], about(f"What they offer together: {QUANTITIES}")]
     requested: Annotated[dict[str, str], about("What their pods ask for together, in the same units")]
-    bound: Annotated[int, about("Pods that count on nodes, of those that the key sees")]
+    bound: Annotated[int, about("Pods that were placed, of those that the key sees")]
+    orphaned: Annotated[int, about("Of `bound`, those that lost their node: it was deleted")]
     pending: Annotated[int, about("Pods that wait, of those that the key sees")]
     groups: Annotated[int, about("Groups of equal pods that wait, likewise")]
 
@@ -57,7 +60,7 @@ class ChangedPod(Struct, kw_only=True):
         str,
         about(
             "placed; moved to another node; evicted: berth had it leave; returned: it waits again; gone: it "
-            "was deleted or ended; waiting: it came and waits"
+            "was deleted or ended; waiting: it came and waits; orphaned: its node was deleted"
         ),
     ]
     before: Annotated[str | None, about("Node that it counted on before; null: none")]
@@ -91,6 +94,7 @@ def totals_of(row: TotalsRow, at: str | None) -> Totals:
         allocatable=quantities(row.allocatable),
         requested=quantities(shown),
         bound=row.bound_count,
+        orphaned=row.orphaned_count,
         pending=row.pending_count,
         groups=row.groups_count,
     )
@@ -110,15 +114,42 @@ async def show_diff(store: Store, before: Moment, after: Moment, namespace: str 
     """Return what differs between two moments."""
     seen = store.seen if namespace is None else [namespace]
     changes = await store.past.changes(before, after, None if seen is None else sorted(seen))
+    pods = list(map(_pod, changes.pods))
+    gone = [row.name for row in changes.nodes if row.after is None]
+    lost = await _orphaned(store.as_of(after), gone[:_NODES_GONE_MAX], namespace, {pod.uid for pod in pods})
     return Diff(
         begin=_at(before),
         until=_at(after),
         nodes=list(map(_node, changes.nodes)),
-        pods=list(map(_pod, changes.pods)),
+        pods=sorted([*pods, *lost], key=lambda pod: pod.uid)[:CHANGES_MAX],
         before=await show_totals(store, before),
         after=await show_totals(store, after),
-        more=changes.more,
+        more=changes.more or len(pods) + len(lost) > CHANGES_MAX or len(gone) > _NODES_GONE_MAX,
     )
+
+
+async def _orphaned(
+    store: Store, gone: Sequence[str], namespace: str | None, told: Collection[str]
+) -> list[ChangedPod]:
+    """Return the pods that lost their node, but for those of which another change is told."""
+    found: list[ChangedPod] = []
+    for node in gone:
+        rows = await store.pods(PodFilter(namespace=namespace, node=node), CHANGES_MAX, None)
+        found += [
+            ChangedPod(
+                namespace=row.namespace,
+                name=row.name,
+                uid=row.pod_uid,
+                change="orphaned",
+                before=node,
+                after=None,
+            )
+            for row in rows
+            if row.pod_uid not in told
+        ]
+        if len(found) + len(told) > CHANGES_MAX:
+            break
+    return found
 
 
 def _node(row: NodeChange) -> ChangedNode:

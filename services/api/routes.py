@@ -151,8 +151,8 @@ def pod_routes(deps: Deps) -> APIRouter:
         namespace: Namespace = None,
         node: NodeName = None,
         phase: Annotated[
-            Literal["bound", "pending"] | None,
-            Query(description="Only bound and orphaned, or only pending pods"),
+            Literal["bound", "orphaned", "pending"] | None,
+            Query(description="Only bound and orphaned, only orphaned, or only pending pods"),
         ] = None,
         gang: GangGiven = None,
         quality: QualityGiven = None,

@@ -206,7 +206,7 @@ def _of_cluster(change: _OfCluster, seen: _Seen) -> Change:
             )
             return Change(
                 kind="repair-node",
-                does=f"node {change.node} is {does}",
+                does=f"{change.node} is {does}",
                 node=change.node,
                 uncordon=change.cordoned,
                 taints=_taints(change.taints),
@@ -217,7 +217,7 @@ def _of_cluster(change: _OfCluster, seen: _Seen) -> Change:
             within = f", in zone {change.zone}" if change.zone else ""
             return Change(
                 kind="more-room",
-                does=f"{text} on node {change.node}{within}",
+                does=f"{text} on {change.node}{within}",
                 node=change.node,
                 zone=change.zone or None,
                 amounts=amounts,
@@ -248,7 +248,7 @@ def _leave(change: of.Leave, seen: _Seen) -> Change:
     parts = [f"{plural(len(pods), 'pod')} ({_listed(pods)})"] if pods else []
     parts += [f"{plural(others, 'pod')} of other namespaces"] if others else []
     verb = "leaves" if len(change.pods) == 1 else "leave"
-    where = f"node {change.node}" if change.node else "their nodes"
+    where = change.node if change.node else "their nodes"
     released = [f"the budget {each}" for each in budgets]
     released += ["a budget of another namespace"] if budgets_of_others else []
     release = f", once {' and '.join(released)} is released" if released else ""

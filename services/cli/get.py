@@ -238,7 +238,7 @@ Selector = Annotated[
     ),
 ]
 NodeName = Annotated[str | None, typer.Option("--node", help="Only this node (pods, decisions, actions).")]
-Phase = Annotated[str | None, typer.Option("--phase", help="Only bound or pending pods.")]
+Phase = Annotated[str | None, typer.Option("--phase", help="Only bound, orphaned or pending pods.")]
 QualityName = Annotated[str | None, typer.Option("--quality", help="Only pods of quality high, mid or low.")]
 Outcome = Annotated[str | None, typer.Option("--outcome", help="Only decisions with this outcome.")]
 PodName = Annotated[str | None, typer.Option("--pod", help="Only decisions about NAMESPACE/NAME.")]

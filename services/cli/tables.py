@@ -431,6 +431,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "totals": (
         Column("NODES", _field("nodes"), right=True),
         Column("BOUND", _field("bound"), right=True),
+        Column("ORPHANED", _field("orphaned"), right=True, wide=True),
         Column("PENDING", _field("pending"), right=True),
         Column("GROUPS", _field("groups"), right=True),
         _used_column("CPU", "cpu"),

@@ -14,6 +14,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from services.console import (
+    finding,
     pages_cluster,
     pages_decisions,
     pages_field,
@@ -26,6 +27,7 @@ from services.console import (
     trying,
 )
 from services.console.asking import Asking, NotAnswered, inner_scope
+from services.console.blocks import Json
 from services.console.errors import sign_in_view
 from services.console.page import PATH, Page, framed, here_of, refuse, refusing, root_of, show, show_twin
 from services.console.render import HEADERS
@@ -118,18 +120,25 @@ class _Events:
 
 
 def _find_route(router: APIRouter) -> None:
-    @router.get(f"{PATH}/find")
-    async def find(request: Request, q: str = "") -> Response:
-        """Lead to what a visitor looks for: a pod, a decision, or nodes by a part of their name."""
-        here, text = here_of(request, Visitor.of(request)), q.strip()
-        here = here._replace(query={})
-        namespace, slash, name = text.partition("/")
-        shard, dash, seq = text.partition("-")
-        if slash and namespace and name and "/" not in name:
-            return RedirectResponse(here.to("pods", namespace, name), 303)
-        if dash and shard.isdecimal() and seq.isdecimal():
-            return RedirectResponse(here.to("decisions", text), 303)
-        return RedirectResponse(here.to("nodes", name=text), 303)
+    page = finding.PAGE
+    router.add_api_route(f"{PATH}{page.path}.json", _handler(partial(show_twin, page)), methods=["GET"])
+
+    @router.get(f"{PATH}{page.path}")
+    async def find(request: Request) -> Response:
+        """Lead to the one thing that a visitor looks for, or show what is named alike."""
+        visitor = Visitor.of(request)
+        here = here_of(request, visitor)
+        try:
+            found = await page.gather(Asking(request, visitor.session))
+        except NotAnswered:
+            return await show(page, request)  # which says why
+        if (target := finding.target(found, here)) is not None:
+            return RedirectResponse(target, 303)
+
+        async def known(_: Asking) -> Json:
+            return found
+
+        return await show(page._replace(gather=known), request)
 
 
 def _sign_in_routes(router: APIRouter) -> None:

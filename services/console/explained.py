@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from services.console import texts
 from services.console.blocks import Bar, Bars, Block, Cell, Facts, Json, Part, Table, Text
 from services.console.here import Here
-from services.phrases import plural, weighted
+from services.phrases import plural, tied_in_words, weighted
 
 
 def blocks(here: Here, explanation: Json, title: str) -> list[Block]:
@@ -16,7 +16,7 @@ def blocks(here: Here, explanation: Json, title: str) -> list[Block]:
     found: list[Block] = [
         Text(
             title=title,
-            lines=[explanation["summary"]],
+            lines=[f"At {decision['decided_at']}: {explanation['summary']}"],
             links=[here.link(f"Decision {decision['id']}", "decisions", decision["id"])],
         )
     ]
@@ -45,16 +45,16 @@ def preemption(here: Here, decision: Json) -> list[Block]:
     if asked is not None and (asked["victims"] or asked["preemptor"] or asked["nominated"]):
         items: list[tuple[str, Cell | Sequence[Cell]]] = [("Node", texts.node(here, decision["node"]))]
         if asked["victims"]:
-            items.append(("Have to leave", [Cell(each, look="code") for each in asked["victims"]]))
+            items.append(("Were to leave", [Cell(each, look="code") for each in asked["victims"]]))
             items.append(("Budgets broken", texts.number(asked["violations"])))
             items.append(("Promised until", texts.time(asked["expires_at"])))
         if asked["preemptor"]:
-            items.append(("Leaves for", Cell(asked["preemptor"], look="code")))
+            items.append(("Was to leave for", Cell(asked["preemptor"], look="code")))
         if asked["nominated"]:
             items.append(("Decided in", texts.decision(here, asked["nominated"])))
         if asked["priority"] is not None:
             items.append(("Of priority", texts.number(asked["priority"])))
-        found.append(Facts(title="Who has to leave for whom", items=items))
+        found.append(Facts(title="Who was to leave for whom", items=items))
     if moved is not None:
         facts = [
             ("From", texts.node(here, moved["from"])),
@@ -72,6 +72,10 @@ def _candidates(here: Here, cycle: Json, chosen: str | None) -> list[Block]:
         return []
     names = list(dict.fromkeys(name for each in nodes for name in each["parts"]))
     colour = {name: i % texts.COLOURS for i, name in enumerate(names)}
+    lines = ["As the first pod of its group saw them; each part is the plugin's score times its weight."]
+    best = next((each["score"] for each in nodes if each["node"] == chosen), nodes[0]["score"])
+    if (tied_count := sum(each["score"] == best for each in nodes)) > 1:
+        lines.append(f"{tied_in_words(tied_count)}.")
     widest = max((_sum(each["parts"], weights) for each in nodes), default=0.0) or 1.0
     bars = [_bar(here, each, weights, colour, widest, chosen) for each in nodes]
     columns = texts.columns("Node", "#Score", *(f"#{weighted(name, weights.get(name, 1))}" for name in names))
@@ -86,9 +90,7 @@ def _candidates(here: Here, cycle: Json, chosen: str | None) -> list[Block]:
     return [
         Bars(
             title="The best nodes, by plugin",
-            lines=[
-                "As the first pod of its group saw them; each part is the plugin's score times its weight."
-            ],
+            lines=lines,
             bars=bars,
             legend=[(weighted(name, weights.get(name, 1)), colour[name]) for name in names],
         ),
@@ -166,8 +168,8 @@ def _cycle(here: Here, cycle: Json) -> Facts:
             ("Nodes", Cell(looked or plural(cycle["nodes"], "node"))),
             ("Feasible", texts.number(cycle["feasible"])),
             ("Pods of the group", Cell(f"{cycle['bound']:,} of {cycle['pods']:,} placed")),
-            ("Seed", texts.text(cycle["seed"])),
-            ("Generation", texts.text(cycle["generation"])),
+            ("Seed of ties", texts.text(cycle["seed"])),
+            ("State looked at", Cell(f"generation {cycle['generation']}")),
             ("Batch took", Cell(f"{cycle['duration_us'] / 1000:,.1f} ms")),
         ],
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from services.console.blocks import Json
+from services.phrases import plural
 
 STEPS = 10
 """Colours of the scale, from nothing to all that a node has; one more is for more than that."""
@@ -55,6 +56,7 @@ class Group(NamedTuple):
     high_count: int
     not_ready_count: int
     steps: Sequence[tuple[int, float]]  # height of each column in percent, by step
+    steps_said: str
     squares: Sequence[Square]
 
     @property
@@ -115,6 +117,7 @@ def groups_of(field: Json, colour: Colour) -> list[Group]:
                 high_count=sum(share >= HIGH for share in known),
                 not_ready_count=len(down.intersection(nodes)),
                 steps=_columns(known),
+                steps_said=_steps_said(known),
                 squares=squares,
             )
         )
@@ -137,10 +140,24 @@ def _flags(field: Json, at: int) -> str:
     return "".join(f", {says}" for name, says in names.items() if at in (field[name] or ()))
 
 
-def _columns(known: Sequence[float]) -> list[tuple[int, float]]:
-    """Return how high the column of each step is, the highest being 100."""
+def _counts(known: Sequence[float]) -> list[int]:
+    """Return how many nodes are at each step."""
     counts = [0] * (STEPS + 1)
     for share in known:
         counts[step_of(share)] += 1
+    return counts
+
+
+def _steps_said(known: Sequence[float]) -> str:
+    """Return how many nodes are at each step, in words: ``2 nodes at 10 to 20 %, 1 node above 100 %``."""
+    width = 100 // STEPS
+    names = [*(f"at {width * step} to {width * step + width} %" for step in range(STEPS)), "above 100 %"]
+    counts = zip(_counts(known), names, strict=True)
+    return ", ".join(f"{plural(count, 'node')} {name}" for count, name in counts if count) or "nothing known"
+
+
+def _columns(known: Sequence[float]) -> list[tuple[int, float]]:
+    """Return how high the column of each step is, the highest being 100."""
+    counts = _counts(known)
     most = max(counts) or 1
     return [(step, 100 * count / most) for step, count in enumerate(counts)]

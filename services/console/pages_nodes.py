@@ -79,7 +79,7 @@ def _view_node(found: Json, here: Here) -> View:
     node = found["node"]
     zone = node["labels"].get("topology.kubernetes.io/zone")
     blocks: list[Block] = []
-    if node["overcommitted"]:
+    if node["overcommitted"] and not node["deleted"]:
         said = f"Its pods hold more than it offers of {', '.join(node['overcommitted'])}."
         blocks.append(Text(title="Overcommitted", lines=[said], look="bad"))
     if node.get("heat") and node["heat"]["hot"]:
@@ -101,7 +101,7 @@ def _view_node(found: Json, here: Here) -> View:
             ],
         ),
         _resources(node),
-        *_devices(node),
+        *([] if node["deleted"] else _devices(node)),
         *_usage(node),
         pods_table(here, "Pods on it", node["pods"]),
     ]
@@ -123,7 +123,13 @@ def _taint(taint: Json) -> str:
     return f"{taint['key']}{'=' if taint['value'] else ''}{taint['value']}:{taint['effect']}"
 
 
-def _resources(node: Json) -> Bars:
+def _resources(node: Json) -> Block:
+    if node["deleted"]:
+        lines = ["A deleted node offers nothing."]
+        if node["requested"]:
+            held = texts.amounts(node["requested"])
+            lines[0] += f" Its pods ask for {held}, and count nowhere until it returns."
+        return Text(title="What it offers", lines=lines, look="bad")
     bars = []
     for name, offered in node["allocatable"].items():
         asked, free = node["requested"].get(name, "0"), node["free"].get(name, "0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from services.console import texts
 from services.console.asking import Asking
@@ -12,7 +13,7 @@ from services.console.here import Here
 from services.console.needs import gather_needs, needs
 from services.console.page import Page
 from services.console.pages_cluster import shards_table
-from services.console.pages_decisions import decisions_table
+from services.console.pages_decisions import decisions_table, gather_leaving
 from services.console.pages_field import FILTERS, field_data, gather_field, gather_sample
 from services.console.pages_pending import groups_table
 from services.console.pages_usage import RECENT_MINUTES, rates
@@ -38,6 +39,7 @@ async def _gather_overview(ask: Asking) -> Json:
         "shards": shards,
         "usage": usage,
         "decisions": decisions,
+        "leaving": await gather_leaving(ask, decisions["items"]),
         "ready": await ask.ready(),
         "needs": await gather_needs(ask) if at is None else None,
     }
@@ -54,14 +56,14 @@ def _view_overview(found: Json, here: Here) -> View:
         Facts(
             title="Pods",
             items=[
-                ("Placed", texts.number(totals["bound"])),
+                ("Placed", _placed(here, totals)),
                 ("Waiting", Cell(f"{totals['pending']:,}", here.to("pending"))),
                 ("Groups that wait", Cell(f"{totals['groups']:,}", here.to("pending"))),
                 ("Nodes", Cell(f"{totals['nodes']:,}", here.to("nodes"))),
             ],
         ),
         groups_table(here, "What waits, the longest first", found["pending"]["items"]),
-        decisions_table(here, "What was decided last", found["decisions"]["items"]),
+        decisions_table(here, "What was decided last", found["decisions"]["items"], found["leaving"]),
     ]
     if found["usage"] is not None:
         blocks.insert(2, rates(found["usage"]))
@@ -76,6 +78,17 @@ def _view_overview(found: Json, here: Here) -> View:
         data={"field": field_data(found["field"], here)},
         scripts=("field.js",),
     )
+
+
+def _placed(here: Here, totals: Json) -> Sequence[Cell]:
+    """Return how many pods count on nodes, and how many lost theirs."""
+    lost = totals["orphaned"]
+    found = [Cell(f"{totals['bound'] - lost:,}", here.to("pods", phase="bound"))]
+    if lost:
+        found.append(
+            Cell(f"and {lost:,} that lost their node", here.to("pods", phase="orphaned"), look="bad")
+        )
+    return found
 
 
 def _used(totals: Json) -> Bars:

@@ -90,7 +90,7 @@ def _view_group(found: Json, here: Here) -> View:
                 ("Tried last", texts.time(group["tried_at"])),
                 ("Failed attempts", texts.number(group["attempts"])),
                 ("Priority", texts.number(group["priority"])),
-                ("Before it", Cell(_before(group))),
+                ("Tried before it", Cell(_before(group))),
                 ("Profile", _profile(here, group)),
                 ("Shard", texts.shard(here, group["shard"])),
                 ("Cycle", texts.decision(here, group["cycle"])),

@@ -12,8 +12,14 @@ from services.console.page import LIST, Page
 from services.console.stories import story
 from services.phrases import plural, reasons_in_words
 
-_PHASES = (("", "any"), ("bound", "bound"), ("pending", "pending"))
+_PHASES = (("", "any"), ("bound", "bound or orphaned"), ("orphaned", "orphaned"), ("pending", "pending"))
 _QUALITIES = (("", "any"), ("high", "high"), ("mid", "mid"), ("low", "low"))
+
+_PHASES_SAID = {"orphaned": "orphaned: its node was deleted, so it counts nowhere"}
+
+
+def _phase_look(pod: Json) -> str:
+    return "bad" if pod["phase"] in ("pending", "orphaned") else ""
 
 
 def pods_table(here: Here, caption: str, pods: Sequence[Json], *, empty: str = "There are none.") -> Table:
@@ -21,7 +27,7 @@ def pods_table(here: Here, caption: str, pods: Sequence[Json], *, empty: str = "
     rows = [
         (
             texts.pod(here, f"{each['namespace']}/{each['name']}"),
-            Cell(each["phase"], look="bad" if each["phase"] in ("pending", "orphaned") else "good"),
+            Cell(each["phase"], look=_phase_look(each) or "good", title=_PHASES_SAID.get(each["phase"])),
             texts.node(here, each["node"]),
             texts.amount(each["requests"].get("cpu"), "cpu"),
             texts.amount(each["requests"].get("memory"), "memory"),
@@ -72,8 +78,8 @@ def _view_pod(found: Json, here: Here) -> View:
     name = f"{pod['namespace']}/{pod['name']}"
     blocks: list[Block] = []
     if attempts is not None:
-        waits = attempts["state"] == "waiting"
-        blocks.append(Text(title="In short", lines=[attempts["summary"]], look="bad" if waits else ""))
+        look = "bad" if attempts["state"] == "waiting" else _phase_look(pod)
+        blocks.append(Text(title="In short", lines=[attempts["summary"]], look=look))
     blocks.append(_facts(here, pod))
     if found["explanation"] is not None:
         blocks += explained.blocks(here, found["explanation"], "What was decided last")
@@ -81,7 +87,7 @@ def _view_pod(found: Json, here: Here) -> View:
         blocks.append(_attempts(here, attempts["items"]))
     blocks.append(story(here, "What happened to it", found["history"]))
     if pod["placements"]:
-        blocks.append(_placements(here, pod["placements"]))
+        blocks.append(_placements(here, pod))
     crumbs = [here.link("Pods", "pods"), here.link(pod["namespace"], "namespaces", pod["namespace"])]
     controls: list[Block] = []
     if pod["phase"] == "pending" and here.at is None:
@@ -104,7 +110,7 @@ def _view_why(found: Json, here: Here) -> View:
 def _facts(here: Here, pod: Json) -> Facts:
     group = pod["group"]
     items: list[tuple[str, Cell | Sequence[Cell]]] = [
-        ("Phase", Cell(pod["phase"], look="bad" if pod["phase"] == "pending" else "")),
+        ("Phase", Cell(str(_PHASES_SAID.get(pod["phase"], pod["phase"])), look=_phase_look(pod))),
         ("Node", texts.node(here, pod["node"])),
         ("Since", texts.time(pod["since"])),
         ("Held" if pod["phase"] == "released" else "Asks for", Cell(texts.amounts(pod["requests"]))),
@@ -119,7 +125,7 @@ def _facts(here: Here, pod: Json) -> Facts:
         ("Labels", texts.labels(pod["labels"])),
     ]
     if group is not None:
-        said = f"{plural(group['count'], 'equal pod')} wait"
+        said = f"{plural(group['count'], 'equal pod')} {'waits' if group['count'] == 1 else 'wait'}"
         items.insert(1, ("Group", Cell(said, here.to("pending", str(group["shard"]), group["signature"]))))
     return Facts(title="What it is", items=items)
 
@@ -165,15 +171,17 @@ def _attempts(here: Here, items: Sequence[Json]) -> Table:
     return Table(caption="Why no node took it while it waited", columns=columns, rows=rows)
 
 
-def _placements(here: Here, items: Sequence[Json]) -> Table:
+def _placements(here: Here, pod: Json) -> Table:
+    is_lost = pod["phase"] == "orphaned"
+    still = Cell("the node was deleted", look="bad") if is_lost else Cell("still there")
     rows = [
         (
             texts.node(here, each["node"]),
             texts.time(each["from"]),
-            texts.time(each["to"]) if each["to"] else Cell("still there"),
+            texts.time(each["to"]) if each["to"] else still,
             texts.decision(here, each["decision"]),
         )
-        for each in items
+        for each in pod["placements"]
     ]
     return Table(caption="Where it was", columns=texts.columns("Node", "From", "To", "Decision"), rows=rows)
 

@@ -11,6 +11,11 @@ from services.phrases import plural
 
 _USUAL = "1h"
 SHOWN_MAX = 500
+_BAD = ("evicted", "orphaned", "returned", "waiting")
+_COUNTS = (
+    *(("nodes", "nodes"), ("pods placed", "bound"), ("of these, pods that lost their node", "orphaned")),
+    ("pods waiting", "pending"),
+)
 
 
 async def _gather_diff(ask: Asking) -> Json:
@@ -54,7 +59,7 @@ def _sums(diff: Json) -> Table:
             texts.number(after[name]),
             texts.number(after[name] - before[name]),
         )
-        for title, name in (("nodes", "nodes"), ("pods placed", "bound"), ("pods waiting", "pending"))
+        for title, name in _COUNTS
     ]
     for what in ("allocatable", "requested"):
         for name in dict.fromkeys((*before[what], *after[what])):
@@ -69,14 +74,14 @@ def _pods(here: Here, diff: Json) -> Table:
     rows = [
         (
             texts.pod(here, f"{each['namespace']}/{each['name']}"),
-            Cell(each["change"], look="bad" if each["change"] in ("evicted", "returned", "waiting") else ""),
+            Cell(each["change"], look="bad" if each["change"] in _BAD else ""),
             texts.node(here, each["before"]),
             texts.node(here, each["after"]),
         )
         for each in diff["pods"][:SHOWN_MAX]
     ]
     columns = texts.columns("Pod", "Change", "Before", "After")
-    caption = "Pods that are elsewhere, wait or are gone"
+    caption = "Pods that are elsewhere, lost their node, wait or are gone"
     table = Table(caption=caption, columns=columns, rows=rows, note=_rest(len(diff["pods"])))
     return texts.sortable(here, table)
 

@@ -73,12 +73,16 @@ class Changes(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Sums over the cluster; amounts per resource, in canonical units. Pods are those that are seen."""
+    """Sums over the cluster; amounts per resource, in canonical units. Pods are those that are seen.
+
+    ``orphaned_count`` are those of ``bound_count`` whose node is deleted.
+    """
 
     nodes_count: int
     allocatable: Mapping[str, int]
     requested: Mapping[str, int]
     bound_count: int
+    orphaned_count: int
     pending_count: int
     groups_count: int
 

@@ -53,8 +53,9 @@ class DecisionFilter(NamedTuple):
 
 
 class PodFilter(NamedTuple):
-    """Which pods to list; None: any. ``phase``: bound or pending; ``gang``: a PodGroup of ``namespace``.
+    """Which pods to list; None: any. ``gang``: a PodGroup of ``namespace``.
 
+    ``phase``: bound (orphaned, too), orphaned or pending.
     ``qos_class`` is that of the template; a pod whose template is not known has none.
     """
 

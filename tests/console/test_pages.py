@@ -119,9 +119,9 @@ async def test_a_decision_shows_bars_a_funnel_and_who_leaves_for_whom(browser: B
     evicted = (await browser.get("decisions.json?outcome=evicted")).json()["decisions"]["items"]
     assert evicted
     page = await browser.get(f"decisions/{evicted[0]['id']}")
-    assert "It has to leave for bank/first." in page.text
+    assert "It was to leave for bank/first." in page.text
     nominated = await browser.get(f"decisions/{evicted[0]['preemption']['nominated']}")
-    assert "The pods that have to leave for it" in nominated.text
+    assert "The pods that were to leave for it" in nominated.text
     bound = (await browser.get("decisions.json?outcome=bound")).json()["decisions"]["items"]
     page = await browser.get(f"decisions/{bound[0]['id']}")
     assert "The best nodes, by plugin" in page.text
@@ -163,10 +163,45 @@ async def test_errors_are_pages_too(browser: Browser, path: str, status: int, sa
     assert Parsed(page.text).amiss() == []
 
 
+async def test_each_cell_names_its_column_for_narrow_screens(browser: Browser) -> None:
+    page = (await browser.get("decisions?outcome=evicted")).text
+    assert len(re.findall(r'<td role="cell" data-label="Leaves for">', page)) > 0
+    assert re.search(r'data-label="Score" class="number nothing"', page)
+
+
+async def test_the_picture_of_a_groups_nodes_has_a_text(browser: Browser) -> None:
+    page = (await browser.get("field?by=-")).text
+    assert re.search(r'role="img" aria-label="[^"]*\d+ nodes? at \d+ to \d+ %', page)
+
+
 async def test_who_looks_for_something_is_led_there(browser: Browser) -> None:
-    wanted = {"shop/low0": "pods/shop/low0", "0-1": "decisions/0-1", "n1": "nodes?name=n1"}
+    wanted = {"shop/low0": "pods/shop/low0", "0-1": "decisions/0-1", "n1": "nodes/n1"}
+    wanted |= {"low0": "pods/shop/low0", "n3.": "nodes/n3.json/", "": ""}
     for text, path in wanted.items():
         assert (await browser.get("find", params={"q": text})).headers["location"] == f"/console/{path}"
+
+
+async def test_who_looks_for_a_part_of_a_name_sees_what_is_named_so(browser: Browser) -> None:
+    for text, names in {
+        "shop": ("shop/low", "shop/crew", "Namespace shop"),
+        "shop/cr": ("shop/crew0", "shop/crew1"),
+        "web": ("shop/low",),
+        "n": (">n1<", ">n4<"),
+        "none/such": ("Nothing is named so",),
+        "0-999999": ("Nothing is named so",),
+    }.items():
+        page = await browser.get("find", params={"q": text})
+        assert page.status_code == 200, text
+        assert not [name for name in names if name not in page.text], text
+        assert f'value="{text}"' in page.text
+        assert "Looked for: a decision" in page.text
+        assert Parsed(page.text).amiss() == []
+        twin = await browser.client.get([*links_of(page)][-1])
+        assert set(twin.json()) >= {"nodes", "pods"}
+
+
+async def test_who_looks_for_something_unsigned_is_asked_to_sign_in(house: House) -> None:
+    assert (await Browser(house).get("find?q=n1")).status_code == 401
 
 
 async def test_browsers_are_led_to_the_console_and_programs_to_the_list(browser: Browser) -> None:

@@ -232,6 +232,8 @@ async def answers(store: Store) -> dict[str, Any]:
         each._replace(at_ms=None, cycle_seq=None, reasons=None, shard=None)
         for each in await store.gangs(None, None, 1_000, None)
     ]
+    # What pods were told last is not kept of the past: then those count whose node was deleted.
+    totals = (await store.past.totals(store.moment, None))._replace(orphaned_count=0)
     return {
         "nodes": nodes,
         "pods": pods,
@@ -239,7 +241,7 @@ async def answers(store: Store) -> dict[str, Any]:
         "gangs": gangs,
         "config": list(await store.config(ConfigFilter(), 1_000, None)),
         "profiles": list(await store.profiles(1_000, None)),
-        "totals": await store.past.totals(store.moment, None),
+        "totals": totals,
         "field": await store.fields.field(FieldFilter("v", ("cpu", "pods", "x.io/odd")), store.moment),
         "history": {
             (pod.namespace, pod.name): await store.pod_placements(pod.namespace, pod.name, 10)
@@ -319,6 +321,19 @@ async def test_beyond_its_reach_the_past_is_refused(backend: Backend) -> None:
         await store.past.moment(BatchId(lead, 1))
     assert (await store.past.moment(last)).position == 10
     assert (await store.past.moment(AT_MS + 10**6)).position == 10
+
+
+async def test_pods_that_lost_their_node_are_counted_of_the_past(backend: Backend) -> None:
+    history, store = await History.begin(5, backend), backend.store()
+    counts = []
+    for _ in range(40):
+        moment = await store.past.moment(await history.step())
+        then = store.as_of(moment)
+        lost = [pod for pod in await then.pods(PodFilter(), 1_000, None) if pod.orphaned]
+        assert list(await then.pods(PodFilter(phase="orphaned"), 1_000, None)) == lost
+        assert (await store.past.totals(moment, None)).orphaned_count == len(lost)
+        counts.append(len(lost))
+    assert max(counts) > 0
 
 
 async def test_a_key_sees_the_past_of_its_namespaces_alone(backend: Backend) -> None:

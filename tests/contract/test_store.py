@@ -115,12 +115,19 @@ async def test_pods_of_a_deleted_node_are_orphaned(store: Store, ledger: Ledger,
     before = await store.pods(PodFilter(), 10, None)
     assert not any(pod.orphaned for pod in before)
     gone = change_node(2, 1, spec=node_spec("n2"), deleted=True, spec_count=2)
-    await commit(ledger, batch_of(advances=[advance(leases[0], 5, 6)], facts=[gone], log_time_ms=AT_MS))
+    told = {"uid-adopted": True}
+    advances = [advance(leases[0], 5, 6)]
+    await commit(ledger, batch_of(advances=advances, facts=[gone], orphaned=told, log_time_ms=AT_MS))
     found = {pod.name: (pod.node, pod.orphaned) for pod in await store.pods(PodFilter(), 10, None)}
     assert found == {"placed": ("n1", False), "adopted": ("n2", True), "waits": (None, False)}
     adopted = await store.pod("ns", "adopted")
     assert adopted is not None
     assert adopted.orphaned
+    assert [pod.name for pod in await store.pods(PodFilter(phase="orphaned"), 10, None)] == ["adopted"]
+    assert [pod.name for pod in await store.pods(PodFilter(phase="bound"), 10, None)] == ["adopted", "placed"]
+    for seen, counts in ((None, (2, 1)), (["none"], (0, 0))):
+        totals = await store.past.totals(None, seen)
+        assert (totals.bound_count, totals.orphaned_count) == counts
 
 
 async def test_usage_is_what_was_written(store: Store, leases: list[Lease]) -> None:

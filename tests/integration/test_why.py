@@ -81,7 +81,7 @@ async def test_a_pod_is_told_what_would_cure_it(world: World) -> None:
     assert of_kind["tolerate"]["does"] == "tolerate dedicated=db:NoSchedule"
     assert (of_kind["tolerate"]["pods"], of_kind["tolerate"]["tried"]) == (2, found["group"]["count"])
     room = of_kind["more-room"]
-    assert room["does"] == "2 more free cpu on node n1, in zone a"
+    assert room["does"] == "2 more free cpu on n1, in zone a"
     assert (room["pods"], room["all"]) == (1, False)
     left = of_kind["leave"]["changes"][0]
     assert (left["node"], left["below"], sorted(left["pods"])) == (
@@ -225,7 +225,7 @@ def test_the_command_says_it_with_and_without_an_instance_that_runs(server_dir: 
         eventually(lambda: len(listed(server_dir, "decisions")) == 2)
         text = asked("huge")
         assert "default/huge waits: 1 lacks cpu. This would cure it." in text
-        assert "all 1\t47 more free cpu on node n1" in text
+        assert "all 1\t47 more free cpu on n1" in text
         assert "small does not wait: it is on n1" in asked("default/small")
         (group,) = listed(server_dir, "pending")
         by_group = json.loads(asked(f"{group['shard']}/{group['signature']}", "-o", "json"))
@@ -234,4 +234,4 @@ def test_the_command_says_it_with_and_without_an_instance_that_runs(server_dir: 
         missing = berth(server_dir, "why", "none")
         assert (missing.returncode, missing.stdout) == (1, "")
         assert missing.stderr.startswith("error: pod default/none is not known")
-    assert "47 more free cpu on node n1" in asked("huge"), "the ledger itself is asked"
+    assert "47 more free cpu on n1" in asked("huge"), "the ledger itself is asked"

@@ -90,7 +90,7 @@ async def test_of_pods_of_others_only_their_number_is_told(world: World, ours: C
     assert (told["pods"], told["pods_of_others"]) == ([f"{OURS}/ant-low-{told['node']}"], 1)
     assert (told.get("budgets"), told["budgets_of_others"]) == (None, True)
     assert told["does"] == (
-        f"1 pod ({OURS}/ant-low-{told['node']}) and 1 pod of other namespaces below priority 7 leave node "
+        f"1 pod ({OURS}/ant-low-{told['node']}) and 1 pod of other namespaces below priority 7 leave "
         f"{told['node']}, once a budget of another namespace is released"
     )
     for name in ("wide-0", "mid-0"):

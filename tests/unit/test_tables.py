@@ -219,6 +219,7 @@ DATA: dict[str, list[Item]] = {
             "at": "2026-01-31T14:00:00.000Z",
             "nodes": 20_000,
             "bound": 1_500_000,
+            "orphaned": 18,
             "pending": 100_000,
             "groups": 1_000,
             "requested": {"cpu": "81765792m", "memory": "287408675Mi"},

@@ -130,12 +130,14 @@ def _totals(database: MemoryDatabase, sees: Sequence[str] | None) -> Totals:
     placed = [
         row for row in database.open_placements.values() if sees is None or row.opened.namespace in sees
     ]
+    gone = {row.name for row in database.nodes.values() if row.deleted}
     waiting = [pod for pod in database.pending.values() if sees is None or pod.namespace in sees]
     return Totals(
         nodes_count=len(live),
         allocatable={name: amount for name, amount in sorted(offered.items()) if amount},
         requested={name: amount for name, amount in requested.items() if amount},
         bound_count=len(placed),
+        orphaned_count=sum(row.opened.node in gone for row in placed),
         pending_count=len(waiting),
         groups_count=len({(pod.shard, pod.signature) for pod in waiting}),
     )

@@ -178,7 +178,7 @@ class MemoryStore:
             pod
             for pod in self._live()
             if pod.pod_uid > (after or "")
-            and which.phase in (None, "pending" if pod.node is None else "bound")
+            and which.phase in (None, "pending" if pod.node is None else "bound", pod.orphaned and "orphaned")
             and which.node in (None, pod.node)
             and which.namespace in (None, pod.namespace)
             and which.qos_class in (None, pod.template.qos_class if pod.template else "")

@@ -258,10 +258,13 @@ async def _totals(engine: Engine, seen: Sequence[str] | None) -> Totals:
     n, p, w = t.nodes.c, open_placements.c, t.pending.c
     groups = sa.select(w.shard, w.signature).where(*within(w.namespace, seen)).distinct().subquery()
     bound = sa.select(sa.func.count()).where(p.released_at_ms.is_(None), *within(p.namespace, seen))
+    # What pods were told last is not kept of the past, but what was deleted is.
+    gone = p.node.in_(sa.select(n.name).where(n.deleted)) if engine.is_past else p.orphaned
     waiting = sa.select(sa.func.count()).select_from(t.pending).where(*within(w.namespace, seen))
     counts = sa.select(
         sa.select(sa.func.count()).select_from(t.nodes).where(~n.deleted).scalar_subquery().label("nodes"),
         bound.scalar_subquery().label("bound"),
+        bound.where(gone).scalar_subquery().label("orphaned"),
         waiting.scalar_subquery().label("pending"),
         sa.select(sa.func.count()).select_from(groups).scalar_subquery().label("groups"),
     )
@@ -275,6 +278,7 @@ async def _totals(engine: Engine, seen: Sequence[str] | None) -> Totals:
         allocatable={row.resource: int(row.held) for row in offered if row.held},
         requested={name: amount for name, amount in requested.items() if amount},
         bound_count=counted.bound,
+        orphaned_count=counted.orphaned,
         pending_count=counted.pending,
         groups_count=counted.groups,
     )

@@ -118,6 +118,8 @@ def page_of_pods(
     query = query.where(*within(c.namespace, seen))
     if table is not t.pending:
         query = query.where(c.released_at_ms.is_(None))
+    if which.phase == "orphaned":
+        query = query.where(c.node.in_(sa.select(t.nodes.c.name).where(t.nodes.c.deleted)))
     if which.namespace is not None:
         query = query.where(c.namespace == which.namespace)
     if which.gang is not None:

@@ -157,7 +157,7 @@ class PostgresStore:
                 table = self._open
                 bound = bound_pods(table)
             parts.append(page_of_pods(bound, table, which, self.seen, limit + 1, after, until))
-        if which.phase != "bound" and which.node is None:
+        if which.phase in (None, "pending") and which.node is None:
             parts.append(page_of_pods(pending_pods(), t.pending, which, self.seen, limit + 1, after, until))
         if not parts:
             return Rows()
@@ -470,7 +470,8 @@ async def _has_few(engine: Engine, namespace: str | None, seen: Collection[str] 
 
 async def _until(engine: Engine, which: PodFilter, after: str | None) -> str | None:
     """Return up to which uid a page of pods looks for rare ones; None: to the end, or they are not rare."""
-    if which.qos_class is None or which.node is not None or which.gang is not None:
+    is_rare = which.qos_class is not None or which.phase == "orphaned"
+    if not is_rare or which.node is not None or which.gang is not None:
         return None
     found = await engine.rows(uid_ahead(WALKED_MAX, after), Pool.LISTS)
     return str(found[0][0]) if found else None
