@@ -49,8 +49,8 @@ def _for_whom(here: Here, decision: Json) -> Cell:
 
 async def _gather_decisions(ask: Asking) -> Json:
     asked = {"order": "newest", **ask.asked(*_FILTERS, "limit", "cursor")}
-    if ask.at is not None:
-        asked.setdefault("until", ask.at)
+    if ask.until is not None:
+        asked.setdefault("until", ask.until)
     return {"decisions": await ask.get("/v1/decisions", **asked)}
 
 
