@@ -434,7 +434,7 @@ class ChangedPod(Struct, frozen=True, kw_only=True):
 
     change: str
     """placed; moved to another node; evicted: berth had it leave; returned: it waits again; gone: it was
-    deleted or ended; waiting: it came and waits
+    deleted or ended; waiting: it came and waits; orphaned: its node was deleted
     """
 
     before: str | None
@@ -1319,6 +1319,19 @@ class KeyToMake(Struct, frozen=True, kw_only=True):
     """Of the role agent: the one node that it is for"""
 
 
+class Looked(Struct, frozen=True, kw_only=True):
+    """What a moment means: where it is, and what there is a record of by then."""
+
+    at: str
+    """The time that was asked for; of a batch, its log time"""
+
+    log_time: str | None
+    """Log time of the last record by then; null: before all"""
+
+    begins: str | None
+    """Before all: log time of the first record; null: there is none"""
+
+
 class Measured(Struct, frozen=True, kw_only=True):
     """Figures of one resource of a node, and how many samples they rest on."""
 
@@ -1791,8 +1804,8 @@ class PendingGroup(Struct, frozen=True, kw_only=True):
     examples: list[str]
     """The first few pods, as namespace/name"""
 
-    waits_seconds: int | None
-    """For how long the oldest waits, by its shard's log time; null: it has none"""
+    waits_seconds: int
+    """For how long the oldest waits: until now by the clock of the API, or until `at`"""
 
     attempts: int | None
     """Attempts that failed meanwhile, as far as they are kept; null: in /v1/pods, and for a key that does
@@ -2631,7 +2644,10 @@ class Totals(Struct, frozen=True, kw_only=True):
     """What their pods ask for together, in the same units"""
 
     bound: int
-    """Pods that count on nodes, of those that the key sees"""
+    """Pods that were placed, of those that the key sees"""
+
+    orphaned: int
+    """Of `bound`, those that lost their node: it was deleted"""
 
     pending: int
     """Pods that wait, of those that the key sees"""

@@ -64,6 +64,7 @@ RESOURCES: Mapping[str, Mapping[str, str]] = {
     "accesses": {"list": "list_accesses"},
     "cluster": {
         "field": "get_field",
+        "moment": "get_moment",
         "totals": "get_totals",
         "diff": "diff_moments",
         "audit": "get_audit",

@@ -301,8 +301,7 @@ class PendingGroup(Struct, kw_only=True):
     priority: Annotated[int, about("Priority of the pods")]
     examples: Annotated[list[str], about("The first few pods, as namespace/name")]
     waits_seconds: Annotated[
-        int | None,
-        about("For how long the oldest waits, by its shard's log time; null: it has none"),
+        int, about("For how long the oldest waits: until now by the clock of the API, or until `at`")
     ]
     attempts: Annotated[int | None, about(f"Attempts that failed meanwhile, as far as they are kept; {_ALL}")]
     groups_before: Annotated[

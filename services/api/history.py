@@ -49,24 +49,26 @@ class Placed(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Which part of a history is asked for."""
+    """Which part of a history is asked for; ``until_ms`` is the log time of the last entry that counts."""
 
     limit: int
     after: PastPlace | None
     newest_first: bool
+    until_ms: int | None = None
 
     @staticmethod
-    def of(limit: int, at: str | None, *, newest_first: bool) -> Asked:
+    def of(limit: int, at: str | None, *, newest_first: bool, until_ms: int | None = None) -> Asked:
         """Read the cursor of a page before."""
         if at is None:
-            return Asked(limit, None, newest_first)
+            return Asked(limit, None, newest_first, until_ms)
         at_ms, us, rank, is_last, number, shard = parse_past(at)
-        return Asked(limit, PastPlace(at_ms, us, rank, bool(is_last), number, shard), newest_first)
+        return Asked(limit, PastPlace(at_ms, us, rank, bool(is_last), number, shard), newest_first, until_ms)
 
     @property
     def window(self) -> Window:
         """The same for a source."""
-        return Window(self.limit, self.after, self.newest_first)
+        before_ms = None if self.until_ms is None else self.until_ms + 1
+        return Window(self.limit, self.after, self.newest_first, until_ms=before_ms)
 
 
 def _page(of: str, found: Iterable[Placed], asked: Asked, *cut: Rows[Any]) -> HistoryPage:
@@ -185,7 +187,7 @@ async def of_pod(store: Store, namespace: str, name: str, asked: Asked) -> Histo
     actions = await past.actions(nodes, key, store.seen, asked.window) if nodes else Rows[PastAction]()
     found += [_acted(each, store) for each in actions]
     page = _page(f"pod {key}", found, asked, decisions, actions)
-    if asked.after is None:
+    if asked.after is None and asked.until_ms is None:
         page.why_now = await _why_now(store, namespace, name, attempts.items)
     return page
 

@@ -13,6 +13,7 @@ from services.api.deps import Deps
 from services.api.history import Asked
 from services.api.routes import (
     NAME_MAX,
+    TIME_MAX,
     Cursor,
     Limit,
     NodeNamed,
@@ -21,8 +22,26 @@ from services.api.routes import (
     found_answer,
     seen_store,
 )
+from services.times import as_of
 
 Order = Annotated[str, Query(description="oldest or newest first", pattern="^(oldest|newest)$")]
+Until = Annotated[
+    str | None,
+    Query(
+        description="Only what happened until then (log time): 1h is an hour ago; 03:17, a day, RFC 3339; "
+        "0:1234 is right after batch 1234 of shard 0. Without it, `why_now` is told, too",
+        max_length=TIME_MAX,
+    ),
+]
+
+
+async def asked_part(deps: Deps, limit: int, cursor: str | None, order: str, until: str | None) -> Asked:
+    """Return which part of a history a request asks for."""
+    until_ms = None
+    if until is not None:
+        asked = as_of("until", until)
+        until_ms = asked if isinstance(asked, int) else (await deps.store.past.moment(asked)).log_time_ms
+    return Asked.of(limit, cursor, newest_first=order == "newest", until_ms=until_ms)
 
 
 def history_routes(deps: Deps) -> APIRouter:
@@ -43,8 +62,9 @@ def history_routes(deps: Deps) -> APIRouter:
         limit: Limit = 100,
         cursor: Cursor = None,
         order: Order = "oldest",
+        until: Until = None,
     ) -> Response:
-        asked = Asked.of(limit, cursor, newest_first=order == "newest")
+        asked = await asked_part(deps, limit, cursor, order, until)
         page = await history.of_pod(seen_store(deps, request), namespace, name, asked)
         return found_answer(page, f"pod {namespace}/{name}")
 
@@ -55,9 +75,14 @@ def history_routes(deps: Deps) -> APIRouter:
         summary="Tell what happened to a node and on it",
     )
     async def node(
-        request: Request, name: NodeNamed, limit: Limit = 100, cursor: Cursor = None, order: Order = "oldest"
+        request: Request,
+        name: NodeNamed,
+        limit: Limit = 100,
+        cursor: Cursor = None,
+        order: Order = "oldest",
+        until: Until = None,
     ) -> Response:
-        asked = Asked.of(limit, cursor, newest_first=order == "newest")
+        asked = await asked_part(deps, limit, cursor, order, until)
         page = await history.of_node(seen_store(deps, request), name, asked)
         return found_answer(page, f"node {name}")
 
@@ -73,8 +98,9 @@ def history_routes(deps: Deps) -> APIRouter:
         limit: Limit = 100,
         cursor: Cursor = None,
         order: Order = "oldest",
+        until: Until = None,
     ) -> Response:
-        asked = Asked.of(limit, cursor, newest_first=order == "newest")
+        asked = await asked_part(deps, limit, cursor, order, until)
         return found_answer(await history.of_shard(seen_store(deps, request), shard, asked), f"shard {shard}")
 
     @router.get(
@@ -89,8 +115,9 @@ def history_routes(deps: Deps) -> APIRouter:
         limit: Limit = 100,
         cursor: Cursor = None,
         order: Order = "oldest",
+        until: Until = None,
     ) -> Response:
-        asked = Asked.of(limit, cursor, newest_first=order == "newest")
+        asked = await asked_part(deps, limit, cursor, order, until)
         page = await history.of_profile(seen_store(deps, request), name, asked)
         return found_answer(page, f"profile {name}")
 

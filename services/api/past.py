@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Sequence
 from typing import Annotated, Any
 
@@ -15,8 +16,8 @@ from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import json_answer
 from services.api.formats import instant, quantities
-from services.api.routes import AsOf, Namespace, as_of_store, seen_store
-from services.ports.past import CHANGES_MAX, Moment, NodeChange, PodChange
+from services.api.routes import TIME_MAX, AsOf, Namespace, as_of_store, asked_moment, seen_store
+from services.ports.past import CHANGES_MAX, BatchId, Moment, NodeChange, OutOfReach, PodChange
 from services.ports.past import Totals as TotalsRow
 from services.ports.store import PodFilter, Store
 from services.times import as_of
@@ -38,6 +39,14 @@ class Totals(Struct, kw_only=True):
     orphaned: Annotated[int, about("Of `bound`, those that lost their node: it was deleted")]
     pending: Annotated[int, about("Pods that wait, of those that the key sees")]
     groups: Annotated[int, about("Groups of equal pods that wait, likewise")]
+
+
+class Looked(Struct, kw_only=True):
+    """What a moment means: where it is, and what there is a record of by then."""
+
+    at: Annotated[str, about("The time that was asked for; of a batch, its log time")]
+    log_time: Annotated[str | None, about("Log time of the last record by then; null: before all")]
+    begins: Annotated[str | None, about("Before all: log time of the first record; null: there is none")]
 
 
 class ChangedNode(Struct, kw_only=True):
@@ -108,6 +117,22 @@ async def show_totals(store: Store, moment: Moment | None) -> Totals:
     """Return the sums over the cluster."""
     seen = None if store.seen is None else sorted(store.seen)
     return totals_of(await store.past.totals(moment, seen), None if moment is None else _at(moment))
+
+
+async def show_moment(store: Store, moment: Moment) -> Looked:
+    """Return what a moment means."""
+    at_ms = moment.log_time_ms if moment.asked_ms is None else moment.asked_ms
+    begins = await _begins(store) if moment.position == 0 else None
+    return Looked(at=instant(at_ms), log_time=_at(moment), begins=begins)
+
+
+async def _begins(store: Store) -> str | None:
+    """Return the log time of the first record that the ledger ever took; None: it took none."""
+    firsts = []
+    for each in await store.processes.shards():
+        with contextlib.suppress(OutOfReach):  # it has no batch yet
+            firsts.append(await store.past.moment(BatchId(each.shard, 1)))
+    return _at(min(firsts, key=lambda each: each.position)) if firsts else None
 
 
 async def show_diff(store: Store, before: Moment, after: Moment, namespace: str | None) -> Diff:
@@ -203,6 +228,18 @@ def past_routes(deps: Deps) -> APIRouter:
     async def totals(request: Request, at: AsOf = None) -> Response:
         store = await as_of_store(deps, request, at)
         return json_answer(await show_totals(store, store.moment))
+
+    @router.get(
+        "/v1/moment",
+        operation_id="get_moment",
+        responses=answering(Looked),
+        summary="Say what a moment means",
+    )
+    async def moment(
+        request: Request, at: Annotated[str, Query(description=f"The moment: {_WHEN}", max_length=TIME_MAX)]
+    ) -> Response:
+        store = seen_store(deps, request)
+        return json_answer(await show_moment(store, await asked_moment(store, "at", at)))
 
     @router.get(
         "/v1/diff",

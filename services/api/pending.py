@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from services.api.answers import PendingGroup, PendingPage
@@ -44,18 +45,26 @@ async def _groups(
     """
     if not rows:
         return []
-    then = store.moment
-    if then is not None:  # what stood before a group in the past is not told
-        return [_group(each, then.log_time_ms, None) for each in rows]
-    log_times = {each.shard: each.log_time_ms for each in await store.processes.shards()}
+    at_ms = _looked_at_ms(store)
+    if store.moment is not None:  # what stood before a group in the past is not told
+        return [_group(each, at_ms, None) for each in rows]
     standings = await store.standings(rows) if is_placed and store.seen is None else {}
-    return [
-        _group(each, log_times.get(each.shard, 0), standings.get((each.shard, each.signature)))
-        for each in rows
-    ]
+    return [_group(each, at_ms, standings.get((each.shard, each.signature))) for each in rows]
 
 
-def _group(group: WaitingGroup, log_time_ms: int, standing: Standing | None) -> PendingGroup:
+def _looked_at_ms(store: Store) -> int:
+    """Return until when pods have waited: now by the clock of this process, or the moment that is asked for.
+
+    Log time stands still while nothing happens, and pods wait on.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    if store.moment is None:
+        return now_ms
+    asked_ms = store.moment.asked_ms
+    return store.moment.log_time_ms if asked_ms is None else min(asked_ms, now_ms)
+
+
+def _group(group: WaitingGroup, at_ms: int, standing: Standing | None) -> PendingGroup:
     template = group.template
     return PendingGroup(
         signature=group.signature.hex(),
@@ -70,7 +79,7 @@ def _group(group: WaitingGroup, log_time_ms: int, standing: Standing | None) -> 
         profile=template.profile if template else "",
         priority=template.priority if template else 0,
         examples=list(group.examples),
-        waits_seconds=max(0, log_time_ms - group.since_ms) // 1000 if log_time_ms else None,
+        waits_seconds=max(0, at_ms - group.since_ms) // 1000,
         attempts=standing and standing.attempts_count,
         groups_before=standing and standing.groups_before,
         pods_before=standing and standing.pods_before,

@@ -17,7 +17,7 @@ from services.api.deps import Deps
 from services.api.failures import ApiError, json_answer
 from services.api.formats import parse_row_id, parse_signature
 from services.api.pending import list_pending, show_group
-from services.ports.past import BatchId
+from services.ports.past import BatchId, Moment
 from services.ports.store import DecisionFilter, PodFilter, Store
 from services.times import as_of, moment_ms
 
@@ -91,7 +91,14 @@ def seen_store(deps: Deps, request: Request, namespace: str | None = None) -> St
 async def as_of_store(deps: Deps, request: Request, at: str | None, namespace: str | None = None) -> Store:
     """Return the store as the caller sees it, of now or as it was at a moment."""
     store = seen_store(deps, request, namespace)
-    return store if at is None else store.as_of(await store.past.moment(as_of("at", at)))
+    return store if at is None else store.as_of(await asked_moment(store, "at", at))
+
+
+async def asked_moment(store: Store, path: str, at: str) -> Moment:
+    """Return the moment that a time or a batch means; of a time, what was asked for, too."""
+    asked = as_of(path, at)
+    moment = await store.past.moment(asked)
+    return moment._replace(asked_ms=asked) if isinstance(asked, int) else moment
 
 
 def _split_gang(gang: str | None, namespace: str | None) -> tuple[str | None, str | None]:

@@ -96,8 +96,7 @@ def _standing(group: dict[str, Any]) -> str:
         if others
         else "It waits alone"
     ]
-    if group["waits_seconds"] is not None:
-        said.append(f"the oldest for {group['waits_seconds']:,} s")
+    said.append(f"the oldest for {group['waits_seconds']:,} s")
     if group["attempts"] is not None:
         said.append(f"{plural(group['attempts'], 'attempt')} failed meanwhile")
         before = f"{plural(group['groups_before'], 'group')} with {plural(group['pods_before'], 'pod')}"

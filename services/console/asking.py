@@ -12,8 +12,10 @@ import orjson
 from starlette.requests import Request
 from starlette.types import Message
 
+from services.api.formats import instant
 from services.api.origin import PROXY_HEADERS
 from services.console.blocks import Json
+from services.times import moment_ms
 
 _log = logging.getLogger("berth.api")
 _PASSED_ON = ("host", "last-event-id", *PROXY_HEADERS)
@@ -77,6 +79,7 @@ class Asking:
         self._request = request
         self._key = key
         self.at = request.query_params.get("at") or None
+        self.until: str | None = None
         self.names: Mapping[str, str] = request.path_params
 
     def asked(self, *names: str) -> dict[str, str]:
@@ -100,6 +103,12 @@ class Asking:
             if error.status in (403, 404, 410, 501, 503):
                 return None
             raise
+
+    async def look(self) -> Json:
+        """Return what the moment of the page means; from then on ``until`` is the first time behind it."""
+        told = await self.get("/v1/moment", at=self.at)
+        self.until = instant(moment_ms("at", told["at"]) + 1)
+        return told
 
     async def ready(self) -> Json:
         """Return whether the deployment can decide, as ``/readyz`` tells it, also where it cannot."""

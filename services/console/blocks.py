@@ -193,6 +193,7 @@ class View:
     """A page: its title, what stays while it is live, and what is made anew then.
 
     ``extra`` names a template of the page's own, which gets ``data``; ``scripts`` are files of ``static``.
+    ``shows`` is what a page shows that has no moment.
     """
 
     title: str
@@ -204,3 +205,4 @@ class View:
     extra: str | None = None
     data: Any = None
     scripts: Sequence[str] = ()
+    shows: str = "what is now"

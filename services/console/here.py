@@ -14,7 +14,8 @@ class Here(NamedTuple):
     """A page, and the moment that all of it shows.
 
     ``root`` is where the console is, without a slash at its end. ``path`` is the page below it, ``query``
-    what it was asked for besides the moment. ``at`` is the moment as the URL has it; None: now.
+    what it was asked for besides the moment. ``at`` is the moment as the URL has it; None: now. Once the API
+    said what it means, ``looked_at`` is its time, and ``begins`` when the records begin if it is before all.
     """
 
     root: str
@@ -23,6 +24,8 @@ class Here(NamedTuple):
     at: str | None
     token: str
     now: datetime.datetime
+    looked_at: str | None = None
+    begins: str | None = None
 
     def to(self, *names: str, **query: object) -> str:
         """Return the link to a page by its names, at the same moment."""
@@ -56,7 +59,7 @@ class Here(NamedTuple):
         if self.at is None:
             return 0
         try:
-            then = datetime.datetime.fromisoformat(self.at.replace("Z", "+00:00"))
+            then = datetime.datetime.fromisoformat((self.looked_at or self.at).replace("Z", "+00:00"))
         except ValueError:
             return 0
         if then.tzinfo is None:

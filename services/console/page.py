@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -14,20 +15,23 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from domain.model.errors import FieldError
+from services.api.formats import instant
 from services.console.asking import Asking, NotAnswered
-from services.console.blocks import Json, View
+from services.console.blocks import Json, Table, View
 from services.console.errors import error_view
 from services.console.health import Health
 from services.console.here import Here, moment_before
 from services.console.render import Frame, html_answer
 from services.console.session import FORM_COOKIE, SESSION_COOKIE, Visitor, set_cookie
-from services.times import moment_ms
+from services.times import BatchId, as_of
 
 PATH = "/console"
 LIST = ("limit", "cursor", "sort")
 """Parameters of a page that is a list."""
 _OF_ALL = ("at", "ago")
-_AGE = re.compile(r"\s*(?:\d{1,9}(?:\.\d{1,6})?[wdhms])+\s*", re.ASCII)
+_FULL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z", re.ASCII)
+"""A moment that is the same tomorrow, and for everybody."""
+NOT_BEGUN = "Nothing was known yet: the moment is before all records."
 
 
 class Page(NamedTuple):
@@ -73,7 +77,10 @@ async def show(page: Page, request: Request) -> Response:
     try:
         who = await asking.get("/v1/caller")
         _check_query(page, request.query_params.keys())
-        view = page.view(await page.gather(asking), here)
+        if page.is_timed and here.at is not None:
+            told = await asking.look()
+            here = here._replace(looked_at=told["at"], begins=told["begins"])
+        view = _before_all(page.view(await page.gather(asking), here), here)
         status = 200
     except NotAnswered as error:
         view, status = error_view(error, here, is_signed_in=visitor.session is not None), error.status
@@ -138,6 +145,8 @@ async def show_twin(page: Page, request: Request) -> Response:
     try:
         await asking.get("/v1/caller")
         _check_query(page, request.query_params.keys())
+        if page.is_timed and asking.at is not None:
+            await asking.look()
         status, answer = 200, await page.gather(asking)
     except NotAnswered as error:
         status, answer = error.status, error.body
@@ -145,19 +154,30 @@ async def show_twin(page: Page, request: Request) -> Response:
 
 
 def _fixed(request: Request, here: Here) -> str | None:
-    """Return the same URL with a moment that stays, where it has an age or comes from the slider."""
+    """Return the same URL with a moment that stays: an age and a clock time mean another one later."""
     ago = request.query_params.get("ago")
     if ago is not None:
         minutes = int(ago) if re.fullmatch(r"\d{1,6}", ago, re.ASCII) else 0
         return here.at_another(moment_before(here.now, minutes))
     if here.at == "now":
         return here.at_another(None)
-    if here.at is None or not _AGE.fullmatch(here.at):
+    if here.at is None or _FULL.fullmatch(here.at):
         return None
-    with contextlib.suppress(FieldError, OverflowError):  # so long ago that the API refuses it
-        at = datetime.datetime.fromtimestamp(moment_ms("at", here.at, here.now) / 1000, datetime.UTC)
-        return here.at_another(f"{at:%Y-%m-%dT%H:%M:%SZ}")
+    with contextlib.suppress(FieldError):  # the API says what is wrong with it
+        at = as_of("at", here.at, here.now)
+        return None if isinstance(at, BatchId) else here.at_another(instant(at).replace(".000Z", "Z"))
     return None
+
+
+def _before_all(view: View, here: Here) -> View:
+    """Return a view whose empty tables say that nothing was known yet, where that is so."""
+    if here.begins is None:
+        return view
+    blocks = [
+        dataclasses.replace(each, empty=NOT_BEGUN) if isinstance(each, Table) else each
+        for each in view.blocks
+    ]
+    return dataclasses.replace(view, blocks=blocks)
 
 
 def _check_query(page: Page, names: Iterable[str]) -> None:

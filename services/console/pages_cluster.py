@@ -307,10 +307,12 @@ async def _gather_namespace(ask: Asking) -> Json:
         "name": name,
         "pods": await ask.get("/v1/pods", namespace=name, at=ask.at, **ask.asked("limit", "cursor")),
         "gangs": await ask.get("/v1/gangs", namespace=name, at=ask.at, limit=50),
-        "decisions": await ask.get("/v1/decisions", namespace=name, order="newest", limit=20, until=ask.at),
+        "decisions": await ask.get(
+            "/v1/decisions", namespace=name, order="newest", limit=20, until=ask.until
+        ),
         "config": await ask.get("/v1/config", namespace=name, at=ask.at, limit=100),
         "evicted": await ask.get(
-            "/v1/decisions", namespace=name, outcome="evicted", order="newest", limit=10, until=ask.at
+            "/v1/decisions", namespace=name, outcome="evicted", order="newest", limit=10, until=ask.until
         ),
     }
 

@@ -37,7 +37,7 @@ async def gather_leaving(ask: Asking, decisions: Sequence[Json]) -> Json:
     if not evicted:
         return {"for": {}, "spared": {}}
     since = min(each["decided_at"] for each in evicted)
-    near = {"since": since, "until": ask.at, "limit": _NEAR_MAX, "order": "oldest"}
+    near = {"since": since, "until": ask.until, "limit": _NEAR_MAX, "order": "oldest"}
     nominated, spared = await asyncio.gather(
         ask.get("/v1/decisions", **near, outcome="nominated"),
         ask.get("/v1/decisions", **near, outcome="spared"),
@@ -108,8 +108,8 @@ def _for_whom(here: Here, decision: Json, names: Mapping[str, str]) -> Cell:
 
 async def _gather_decisions(ask: Asking) -> Json:
     asked = {"order": "newest", **ask.asked(*_FILTERS, "limit", "cursor")}
-    if ask.at is not None:
-        asked.setdefault("until", ask.at)
+    if ask.until is not None:
+        asked.setdefault("until", ask.until)
     decisions = await ask.get("/v1/decisions", **asked)
     return {"decisions": decisions, "leaving": await gather_leaving(ask, decisions["items"])}
 

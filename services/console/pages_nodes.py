@@ -69,7 +69,7 @@ async def _gather_node(ask: Asking) -> Json:
     return {
         "node": await ask.get("/v1/nodes", name, at=ask.at),
         "history": await ask.get_or_none(
-            "/v1/history/nodes", name, order="newest", limit=50, **ask.asked("cursor")
+            "/v1/history/nodes", name, order="newest", limit=50, until=ask.at, **ask.asked("cursor")
         ),
         "decisions": await ask.get("/v1/decisions", node=name, order="newest", limit=1),
     }

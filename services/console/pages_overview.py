@@ -30,7 +30,7 @@ async def _gather_overview(ask: Asking) -> Json:
         ask.get("/v1/pending", limit=GROUPS_SHOWN, order="oldest", at=at),
         ask.get_or_none("/v1/shards"),
         _gather_usage(ask),
-        ask.get("/v1/decisions", order="newest", limit=DECISIONS_SHOWN, until=at),
+        ask.get("/v1/decisions", order="newest", limit=DECISIONS_SHOWN, until=ask.until),
     )
     return {
         "totals": totals,
@@ -52,7 +52,7 @@ async def _gather_usage(ask: Asking) -> Json | None:
 def _view_overview(found: Json, here: Here) -> View:
     totals = found["totals"]
     blocks: list[Block] = [
-        _used(totals),
+        _used(totals, here),
         Facts(
             title="Pods",
             items=[
@@ -66,7 +66,7 @@ def _view_overview(found: Json, here: Here) -> View:
         decisions_table(here, "What was decided last", found["decisions"]["items"], found["leaving"]),
     ]
     if found["usage"] is not None:
-        blocks.insert(2, rates(found["usage"]))
+        blocks.insert(2, rates(found["usage"], here.now))
     if found["shards"] is not None and here.at is None:
         blocks.append(shards_table(here, found["shards"]["items"]))
     if here.at is None:
@@ -91,7 +91,7 @@ def _placed(here: Here, totals: Json) -> Sequence[Cell]:
     return found
 
 
-def _used(totals: Json) -> Bars:
+def _used(totals: Json, here: Here) -> Bars:
     bars = []
     for resource, offered in totals["allocatable"].items():
         asked = totals["requested"].get(resource, "0")
@@ -99,7 +99,8 @@ def _used(totals: Json) -> Bars:
         said = texts.of_offered(asked, offered, resource)
         width = min(percent, 100.0)
         bars.append(Bar(Cell(resource), [Part("requested", 0, width, 0, f"{percent:.1f} %")], said))
-    lines = [] if bars else ["There are no nodes."]
+    none = "There are no nodes." if here.at is None else "There were no nodes then."
+    lines = [] if bars else [none]
     return Bars(title="Requested of what nodes offer", lines=lines, bars=bars)
 
 

@@ -43,8 +43,6 @@ def groups_table(here: Here, caption: str, groups: Sequence[Json]) -> Table:
 
 def _waits(group: Json) -> Cell:
     count = group["waits_seconds"]
-    if count is None:
-        return texts.time(group["since"])
     return Cell(texts.seconds(count), title=group["since"], look="muted", key=count)
 
 
@@ -54,10 +52,10 @@ async def _gather_pending(ask: Asking) -> Json:
 
 def _view_pending(found: Json, here: Here) -> View:
     groups = found["pending"]["items"]
-    oldest = max(groups, key=lambda each: each["waits_seconds"] or 0, default=None)
+    oldest = max(groups, key=lambda each: each["waits_seconds"], default=None)
     table = groups_table(here, "Groups of equal pods that wait, largest first", groups)
     blocks: list[Block] = []
-    if oldest is not None and oldest["waits_seconds"] is not None:
+    if oldest is not None:
         said = f"The one that waits longest does so for {texts.seconds(oldest['waits_seconds'])}."
         target = here.link(
             "See it, and what would cure it", "pending", str(oldest["shard"]), oldest["signature"]

@@ -68,7 +68,7 @@ async def _gather_pod(ask: Asking) -> Json:
         "attempts": await ask.get_or_none("/v1/pods", *of, "attempts", at=ask.at),
         "explanation": last and await ask.get_or_none("/v1/decisions", last, "explanation"),
         "history": await ask.get_or_none(
-            "/v1/history/pods", *of, order="newest", limit=50, **ask.asked("cursor")
+            "/v1/history/pods", *of, order="newest", limit=50, until=ask.at, **ask.asked("cursor")
         ),
     }
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from services.console import texts
 from services.console.asking import Asking
-from services.console.blocks import Block, Cell, Field, Form, Json, Table, Text, View
+from services.console.blocks import Block, Cell, Facts, Field, Form, Json, Table, Text, View
 from services.console.here import Here
 from services.console.page import Page
 from services.phrases import plural
@@ -42,12 +44,21 @@ def _view_diff(found: Json, here: Here) -> View:
     if diff["more"]:
         lines.append("There are more changes than are told; choose a shorter time, or a namespace.")
     blocks: list[Block] = [
-        Text(lines=[*lines, f"From {diff['from'] or 'before all'} until {diff['until'] or 'before all'}."]),
+        Text(lines=lines),
+        Facts(
+            title="The records compared: each the last at or before what was asked for",
+            items=[("From", _record(diff["from"])), ("Until", _record(diff["until"]))],
+        ),
         _sums(diff),
         _pods(here, diff),
         _nodes(here, diff),
     ]
-    return View(title="What changed", controls=[form], blocks=blocks, is_live=False)
+    shows = "what differs between two moments of its own"
+    return View(title="What changed", controls=[form], blocks=blocks, is_live=False, shows=shows)
+
+
+def _record(at: str | None) -> Cell:
+    return Cell("none: this is before all records") if at is None else texts.time(at)
 
 
 def _sums(diff: Json) -> Table:
@@ -57,7 +68,7 @@ def _sums(diff: Json) -> Table:
             Cell(title),
             texts.number(before[name]),
             texts.number(after[name]),
-            texts.number(after[name] - before[name]),
+            _changed(after[name] - before[name]),
         )
         for title, name in _COUNTS
     ]
@@ -66,8 +77,14 @@ def _sums(diff: Json) -> Table:
             a, b = (texts.value(each[what].get(name), name) for each in (before, after))
             unit = texts.unit(name)
             title = f"{name} {what}{f' ({unit})' if unit else ''}"
-            rows.append((Cell(title), texts.number(a), texts.number(b), texts.number(b - a)))
+            rows.append((Cell(title), texts.number(a), texts.number(b), _changed(b - a)))
     return Table(caption="Sums", columns=texts.columns("What", "#Before", "#After", "#Change"), rows=rows)
+
+
+def _changed(count: float) -> Cell:
+    """Return a difference with its sign."""
+    found = texts.number(count)
+    return dataclasses.replace(found, text=f"+{found.text}") if count > 0 else found
 
 
 def _pods(here: Here, diff: Json) -> Table:

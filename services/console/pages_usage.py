@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import datetime
+
 from services.console import texts
 from services.console.asking import Asking
 from services.console.blocks import Bar, Bars, Block, Cell, Facts, Field, Json, Part, Table, View
 from services.console.here import Here
 from services.console.page import Page
+from services.phrases import plural
+from services.times import moment_ms
 
 _SINCE, _STEP = "1d", "1h"
+FEW_STEPS, SHORT_STEP = 3, "5m"
+"""Where no step was asked for, and at most so many usual ones hold all there is, shorter ones are shown."""
 _BY = (("cluster", "cluster"), ("namespace", "namespace"), ("node", "node"))
 RECENT_MINUTES = 10
 
 
-def rates(usage: Json) -> Facts:
+def rates(usage: Json, now: datetime.datetime) -> Facts:
     """Return how many decisions, evictions and conflicts a second there were of late."""
     decisions: dict[str, int] = {}
     for each in usage["items"]:
         for outcome, count in each["decisions"].items():
             decisions[outcome] = decisions.get(outcome, 0) + count
-    seconds = usage["step_minutes"] * 60.0 * max(1, len(usage["items"]))
+    seconds = max(1.0, now.timestamp() - moment_ms("since", usage["since"]) / 1000)  # it is a whole step
 
     def a_second(count: int) -> Cell:
-        return Cell(f"{count / seconds:,.3g} a second ({count:,})")
+        return Cell(f"{count:,}: {count / seconds:,.3g} a second")
 
     return Facts(
-        title="Decided of late",
+        title=f"Decided in the last {plural(max(1, round(seconds / 60)), 'minute')}",
         items=[
             ("Decisions", a_second(sum(decisions.values()))),
             ("Placed", a_second(decisions.get("bound", 0))),
@@ -37,7 +43,11 @@ def rates(usage: Json) -> Facts:
 
 async def _gather(ask: Asking) -> Json:
     asked = {"since": _SINCE, "step": _STEP, **ask.asked("since", "until", "step", "by", "limit", "cursor")}
-    return {"usage": await ask.get("/v1/usage", **asked)}
+    usage = await ask.get("/v1/usage", **asked)
+    steps = {each["at"] for each in usage["items"]}
+    if len(steps) <= FEW_STEPS and usage["next"] is None and not ask.asked("step", "cursor"):
+        usage = await ask.get("/v1/usage", **(asked | {"step": SHORT_STEP}))
+    return {"usage": usage}
 
 
 def _view(found: Json, here: Here) -> View:
@@ -45,14 +55,19 @@ def _view(found: Json, here: Here) -> View:
     fields = [
         Field("since", "Since", _SINCE),
         Field("until", "Until"),
-        Field("step", "Step", _STEP),
+        Field("step", "Step", _step(usage["step_minutes"])),
         Field("by", "By", options=_BY),
     ]
     blocks: list[Block] = []
     if usage["by"] == "cluster":
         blocks.append(_requested(usage["items"]))
     blocks += [texts.sortable(here, _table(here, usage)), texts.pager(here, usage)]
-    return View(title="Over time", controls=[texts.filters(here, "Filter", fields)], blocks=blocks)
+    controls = [texts.filters(here, "Filter", fields)]
+    return View(title="Over time", controls=controls, blocks=blocks, shows="a span of its own")
+
+
+def _step(minutes: int) -> str:
+    return f"{minutes}m" if minutes % 60 else f"{minutes // 60}h"
 
 
 def _requested(items: list[Json]) -> Bars:

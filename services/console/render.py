@@ -65,6 +65,11 @@ class Frame(NamedTuple):
         return self.view.is_live and self.here.at is None and self.status == 200
 
     @property
+    def is_batch(self) -> bool:
+        """Whether the moment of the page is named by a batch, and not by a time."""
+        return self.here.at is not None and "T" not in self.here.at
+
+    @property
     def notes(self) -> Sequence[str]:
         """What limits the answers for this visitor."""
         if self.who is None or self.who["namespaces"] is None:

@@ -17,6 +17,8 @@ def story(here: Here, title: str, history: Json | None) -> Story:
         what = each["decision"]["outcome"] if each["decision"] else each["kind"]
         entries.append(Happened(each["at"], what, each["says"], links))
     lines = [history["why_now"]["summary"]] if history["why_now"] else []
+    if here.looked_at is not None:
+        lines.append("The story ends at the moment that is chosen.")
     if history["journal"] and history["journal"]["missing"]:
         kept = history["journal"]
         lines.append(f"Of its batches {kept['first']} to {kept['last']}, {kept['missing']} are not kept.")

@@ -32,12 +32,15 @@ class Moment(NamedTuple):
         Of each shard, the last batch of its journal that counts.
     seqs : sequence of int
         Of each shard, the number of its first decision that does not.
+    asked_ms : int, optional
+        The time that was asked for, where one was: it may be long after the latest log time.
     """
 
     position: int
     log_time_ms: int
     batches: Sequence[int]
     seqs: Sequence[int]
+    asked_ms: int | None = None
 
 
 class PodChange(NamedTuple):

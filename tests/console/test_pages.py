@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import AsyncIterator
 
 import httpx
@@ -11,7 +12,9 @@ import pytest
 import pytest_asyncio
 
 from domain.model.errors import Unavailable
+from services.api.formats import instant
 from services.ports.past import OutOfReach
+from services.times import moment_ms
 from tests.console.house import OF_ALL, PAGES, Browser, Parsed, console, links_of
 from tests.security.keyed import House
 
@@ -134,6 +137,21 @@ async def test_a_pod_that_waits_says_why_and_tells_its_story(browser: Browser) -
     assert "no profile nowhere exists" in page
     assert "What happened to it" in page
     assert 'data-later="/console/pods/bank/secret-lost/why"' in page
+
+
+async def test_waiting_is_counted_to_now_or_to_the_moment(browser: Browser) -> None:
+    """The log stands still here since long: what waits does so until now, on all pages alike."""
+    groups = (await browser.get("pending.json")).json()["pending"]["items"]
+    first = (await browser.get("overview.json")).json()["pending"]["items"][0]
+    alone = (await browser.get(f"pending/{first['shard']}/{first['signature']}.json")).json()["group"]
+    since_ms = moment_ms("since", first["since"])
+    waits = [each["waits_seconds"] for each in (*groups, first, alone) if each["since"] == first["since"]]
+    assert len(waits) >= 3
+    assert all(abs(time.time() - since_ms / 1000 - each) < 60 for each in waits), waits
+    for count in (90, 7_000):
+        at = instant(since_ms + count * 1000)
+        then = (await browser.get("overview.json", params={"at": at})).json()["pending"]["items"][0]
+        assert then["waits_seconds"] == count
 
 
 async def test_what_is_wrong_is_said_with_the_remedy(browser: Browser) -> None:

@@ -599,7 +599,7 @@ async def test_the_contract_names_all_routes(world: World) -> None:
         "/v1/decisions",
         "/v1/decisions/{id}",
         "/v1/decisions/{id}/explanation",
-        *("/v1/totals", "/v1/diff", "/v1/field"),
+        *("/v1/totals", "/v1/moment", "/v1/diff", "/v1/field"),
         "/v1/pods/{namespace}/{name}/why",
         *("/v1/pending", "/v1/pending/{shard}/{signature}", "/v1/pending/{shard}/{signature}/why"),
         "/v1/nominations",

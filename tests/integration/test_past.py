@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from services import bootstrap
 from services.api import answers, field, gangs, past
+from services.api.formats import instant
 from services.config import Settings
 from tests.builders import event, node_manifest, pod_manifest
 from tests.integration.api_world import (
@@ -120,6 +121,17 @@ async def test_a_time_and_an_age_are_moments(world: tuple[World, list[Told]]) ->
     assert (await ask(client, "now"))["/v1/totals"] == told[-1].answers["/v1/totals"]
     empty = await answer_of(World(place, client), "/v1/totals", past.Totals, at="1h")
     assert (empty["nodes"], empty["bound"], empty["at"]) == (0, 0, None)
+
+
+async def test_a_moment_is_told_and_where_records_begin(world: tuple[World, list[Told]]) -> None:
+    (place, client), told = world
+    times = [ms for (ms,) in await query(place, "SELECT log_time_ms FROM journal ORDER BY position")]
+    batch = await answer_of(World(place, client), "/v1/moment", past.Looked, at=told[-1].batch)
+    assert batch == {"at": instant(max(times)), "log_time": instant(max(times)), "begins": None}
+    late = await answer_of(World(place, client), "/v1/moment", past.Looked, at="2999-01-01")
+    assert (late["at"], late["log_time"]) == ("2999-01-01T00:00:00.000Z", instant(max(times)))
+    early = await answer_of(World(place, client), "/v1/moment", past.Looked, at="2001-01-01T00:00:00+01:00")
+    assert early == {"at": "2000-12-31T23:00:00.000Z", "log_time": None, "begins": instant(times[0])}
 
 
 @pytest.mark.parametrize(

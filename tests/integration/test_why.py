@@ -102,18 +102,24 @@ async def test_a_gang_is_told_with_how_many_it_would_start(world: World) -> None
     assert all(each["pods"] <= each["tried"] for each in found["cures"])
 
 
+def lasting(group: dict[str, Any]) -> dict[str, Any]:
+    """Return a group without how long it has waited, which grows."""
+    return {name: each for name, each in group.items() if name != "waits_seconds"}
+
+
 async def test_a_group_is_asked_by_shard_and_signature(world: World) -> None:
     pages = (await answer_of(world, "/v1/pending", answers.PendingPage))["items"]
     for group in pages:
         target = f"/v1/pending/{group['shard']}/{group['signature']}"
-        assert await answer_of(world, target, answers.PendingGroup) == group
+        assert lasting(await answer_of(world, target, answers.PendingGroup)) == lasting(group)
         of_group = await answer_of(world, f"{target}/why", Why)
-        assert of_group["group"] == group
+        assert lasting(of_group["group"]) == lasting(group)
         assert f"{of_group['namespace']}/{of_group['name']}" in group["examples"]
     assert sorted(group["groups_before"] for group in pages)[0] == 0
-    assert all(group["attempts"] >= 1 and group["waits_seconds"] is not None for group in pages)
+    assert all(group["attempts"] >= 1 for group in pages)
     by_age = await all_items(world, "/v1/pending", answers.PendingPage, order="oldest", limit=1)
-    assert by_age == sorted(pages, key=lambda g: (g["since"], g["shard"], g["signature"]))
+    in_order = sorted(pages, key=lambda g: (g["since"], g["shard"], g["signature"]))
+    assert list(map(lasting, by_age)) == list(map(lasting, in_order))
     by_turn = sorted(pages, key=lambda g: (g["shard"], g["groups_before"]))
     for before, after in itertools.pairwise(by_turn):
         if before["shard"] == after["shard"]:

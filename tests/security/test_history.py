@@ -12,6 +12,7 @@ from domain.model.actions import ActionKind, NodeAction
 from domain.model.decisions import Outcome
 from services.adapters.memory.database import MemoryDatabase
 from services.api.answers_past import HistoryPage
+from services.api.formats import instant
 from services.ports.ledger import ActionRow, PendingGroup
 from tests.contract.batches import (
     AT_MS,
@@ -109,6 +110,22 @@ async def test_a_pod_is_told_with_its_attempts_and_actions_in_one_order(house: H
     assert page["items"][3]["action"]["reason"] == "cpu is hot"
     newest = await history(house, "auditor", "pods/a/web", order="newest")
     assert said(newest) == kinds[::-1]
+
+
+async def test_a_history_ends_at_a_moment(house: House) -> None:
+    whole = said(await history(house, "auditor", "nodes/n1"))
+    page = await history(house, "auditor", "nodes/n1", until=instant(at(3)))
+    assert said(page) == whole[: len(page["items"])]
+    assert 0 < len(page["items"]) < len(whole)
+    first = await history(house, "auditor", "nodes/n1", until=instant(at(3)), order="newest", limit=1)
+    more = await history(
+        house, "auditor", "nodes/n1", until=instant(at(3)), order="newest", cursor=first["next"]
+    )
+    assert said(first) + said(more) == said(page)[::-1]
+    assert said(await history(house, "auditor", "pods/a/web", until="2001-01-01")) == []
+    assert (await history(house, "auditor", "pods/a/web", until="now"))["why_now"] is None
+    answer = await house.ask("auditor", "GET", "/v1/history/nodes/n1", params={"until": "never"})
+    assert answer.status_code == 422
 
 
 @pytest.mark.parametrize("target", ["pods/a/web", "nodes/n1", "shards/0", "profiles/mine"])

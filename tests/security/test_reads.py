@@ -326,6 +326,7 @@ NO_SECRET: dict[str, list[str]] = {
     "/v1/shadow": ["", "?profile=default-scheduler"],
     "/v1/owners": ["", "?limit=1"],
     "/v1/totals": ["", "?at=1s"],
+    "/v1/moment": ["?at=1s", "?at=0:1", "?at=2001-01-01"],
     "/v1/field": ["", "?by=zone", "?measured=true", "?at=1s"],
     "/v1/history/shards/{shard}": ["0", "1?order=newest"],
     "/v1/history/profiles/{name}": ["default-scheduler"],

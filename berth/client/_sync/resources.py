@@ -50,17 +50,25 @@ class Pods(Resource):
         return self._asker.ask(request)
 
     def history(
-        self, namespace: str, name: str, *, order: str | None = None, limit: int | None = None
+        self,
+        namespace: str,
+        name: str,
+        *,
+        order: str | None = None,
+        until: Moment | None = None,
+        limit: int | None = None,
     ) -> Iterator[models.HistoryEntry]:
         """Tell what happened to a pod, and what made room for it.
 
         ``order``: oldest or newest first.
+        ``until``: only what happened until then (log time): 1h is an hour ago; 03:17, a day, RFC
+            3339; 0:1234 is right after batch 1234 of shard 0. Without it, `why_now` is told, too.
         """
         request = Request(
             "GET",
             path("/v1/history/pods", namespace, name),
             models.HistoryPage,
-            params={"order": order, "limit": page_size(limit)},
+            params={"order": order, "until": until, "limit": page_size(limit)},
             may_wait=True,
         )
         return self._asker.pages(request, limit)
@@ -80,7 +88,7 @@ class Pods(Resource):
 
         ``namespace``: only this namespace.
         ``node``: only this node.
-        ``phase``: only bound and orphaned, or only pending pods.
+        ``phase``: only bound and orphaned, only orphaned, or only pending pods.
         ``gang``: only pods of this gang: namespace/name.
         ``quality``: only pods of this quality: Guaranteed, Burstable or BestEffort ones.
         """
@@ -119,17 +127,19 @@ class Nodes(Resource):
         return self._asker.ask(request)
 
     def history(
-        self, name: str, *, order: str | None = None, limit: int | None = None
+        self, name: str, *, order: str | None = None, until: Moment | None = None, limit: int | None = None
     ) -> Iterator[models.HistoryEntry]:
         """Tell what happened to a node and on it.
 
         ``order``: oldest or newest first.
+        ``until``: only what happened until then (log time): 1h is an hour ago; 03:17, a day, RFC
+            3339; 0:1234 is right after batch 1234 of shard 0. Without it, `why_now` is told, too.
         """
         request = Request(
             "GET",
             path("/v1/history/nodes", name),
             models.HistoryPage,
-            params={"order": order, "limit": page_size(limit)},
+            params={"order": order, "until": until, "limit": page_size(limit)},
             may_wait=True,
         )
         return self._asker.pages(request, limit)
@@ -341,17 +351,19 @@ class Profiles(Resource):
         return self._asker.ask(request)
 
     def history(
-        self, name: str, *, order: str | None = None, limit: int | None = None
+        self, name: str, *, order: str | None = None, until: Moment | None = None, limit: int | None = None
     ) -> Iterator[models.HistoryEntry]:
         """Tell how a profile changed.
 
         ``order``: oldest or newest first.
+        ``until``: only what happened until then (log time): 1h is an hour ago; 03:17, a day, RFC
+            3339; 0:1234 is right after batch 1234 of shard 0. Without it, `why_now` is told, too.
         """
         request = Request(
             "GET",
             path("/v1/history/profiles", name),
             models.HistoryPage,
-            params={"order": order, "limit": page_size(limit)},
+            params={"order": order, "until": until, "limit": page_size(limit)},
             may_wait=True,
         )
         return self._asker.pages(request, limit)
@@ -490,17 +502,19 @@ class Shards(Resource):
         return self._asker.pages(request, limit)
 
     def history(
-        self, shard: int, *, order: str | None = None, limit: int | None = None
+        self, shard: int, *, order: str | None = None, until: Moment | None = None, limit: int | None = None
     ) -> Iterator[models.HistoryEntry]:
         """Tell who owned a shard, and what its log had lost.
 
         ``order``: oldest or newest first.
+        ``until``: only what happened until then (log time): 1h is an hour ago; 03:17, a day, RFC
+            3339; 0:1234 is right after batch 1234 of shard 0. Without it, `why_now` is told, too.
         """
         request = Request(
             "GET",
             path("/v1/history/shards", shard),
             models.HistoryPage,
-            params={"order": order, "limit": page_size(limit)},
+            params={"order": order, "until": until, "limit": page_size(limit)},
             may_wait=True,
         )
         return self._asker.pages(request, limit)
@@ -744,6 +758,18 @@ class Cluster(Resource):
             path("/v1/field"),
             models.Field,
             params={"by": by, "resources": resources, "measured": measured, "at": at},
+            has_past=True,
+            may_wait=True,
+        )
+        return self._asker.ask(request)
+
+    def moment(self, *, at: Moment | None = None) -> models.Looked:
+        """Say what a moment means."""
+        request = Request(
+            "GET",
+            path("/v1/moment"),
+            models.Looked,
+            params={"at": at},
             has_past=True,
             may_wait=True,
         )
