@@ -341,10 +341,6 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
         lambda store: store.config(ConfigFilter("Service", "ns", "s5"), 1, None),
         {"config_objects_pkey"},
     ),
-    "how many pods lost their node": (
-        lambda store: store.past.totals(None, None),
-        {"placements_orphaned"},
-    ),
     "pods that wait": (lambda store: store.pods(PodFilter(phase="pending"), 100, None), {"pending_pkey"}),
     "how far to look for pods of a quality": (
         lambda store: store.pods(PodFilter(qos_class="BestEffort"), 100, "uid5"),
