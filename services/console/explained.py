@@ -9,6 +9,9 @@ from services.console.blocks import Bar, Bars, Block, Cell, Facts, Json, Part, T
 from services.console.here import Here
 from services.phrases import plural, tied_in_words, weighted
 
+_OF_ITS_OWN_NODE = ("orphaned", "returned", "adopted", "resized")
+"""Outcomes whose reasons are about the node of the pod: no other one was looked at."""
+
 
 def blocks(here: Here, explanation: Json, title: str) -> list[Block]:
     """Return what there is to say about a decision."""
@@ -21,7 +24,7 @@ def blocks(here: Here, explanation: Json, title: str) -> list[Block]:
         )
     ]
     found += preemption(here, decision)
-    if explanation["reasons"]:
+    if explanation["reasons"] and decision["outcome"] not in _OF_ITS_OWN_NODE:
         nodes = sum(explanation["reasons"].values())
         feasible = None
         if cycle is not None and decision["node"] is not None and decision["outcome"] == "bound":

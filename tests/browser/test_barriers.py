@@ -22,6 +22,8 @@ PAGES = (
         "wrong",
         "api",
         "pods/shop/none",
+        "find?q=web",
+        "decisions?outcome=evicted",
     ),
 )
 WIDE: ViewportSize = {"width": 1280, "height": 900}

@@ -48,6 +48,7 @@ async def test_a_pod_that_lost_its_node_is_not_called_placed(browser: Browser) -
     assert said in page
     assert "is placed on" not in page
     assert "still there" not in page
+    assert "Why the other nodes did not take it" not in page, "none was asked"
     assert "shop/kept is placed on there." in await text_of(browser, "pods/shop/kept")
 
 
