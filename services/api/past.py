@@ -16,7 +16,7 @@ from services.api.contract import answering
 from services.api.deps import Deps
 from services.api.failures import json_answer
 from services.api.formats import instant, quantities
-from services.api.routes import TIME_MAX, AsOf, Namespace, as_of_store, asked_moment, seen_store
+from services.api.routes import AsOf, Namespace, as_of_store, asked_moment, seen_store
 from services.ports.past import CHANGES_MAX, BatchId, Moment, NodeChange, OutOfReach, PodChange
 from services.ports.past import Totals as TotalsRow
 from services.ports.store import PodFilter, Store
@@ -236,7 +236,8 @@ def past_routes(deps: Deps) -> APIRouter:
         summary="Say what a moment means",
     )
     async def moment(
-        request: Request, at: Annotated[str, Query(description=f"The moment: {_WHEN}", max_length=TIME_MAX)]
+        request: Request,
+        at: Annotated[str, Query(description=f"The moment: {_WHEN}", max_length=_TIME_MAX)] = "now",
     ) -> Response:
         store = seen_store(deps, request)
         return json_answer(await show_moment(store, await asked_moment(store, "at", at)))
