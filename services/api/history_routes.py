@@ -47,6 +47,12 @@ async def asked_part(deps: Deps, limit: int, cursor: str | None, order: str, unt
 def history_routes(deps: Deps) -> APIRouter:
     """Return the routes of histories."""
     router = APIRouter()
+    _add_those_of_pods_and_nodes(router, deps)
+    _add_those_of_shards_and_profiles(router, deps)
+    return router
+
+
+def _add_those_of_pods_and_nodes(router: APIRouter, deps: Deps) -> None:
     answers = answering(HistoryPage)
 
     @router.get(
@@ -86,6 +92,10 @@ def history_routes(deps: Deps) -> APIRouter:
         page = await history.of_node(seen_store(deps, request), name, asked)
         return found_answer(page, f"node {name}")
 
+
+def _add_those_of_shards_and_profiles(router: APIRouter, deps: Deps) -> None:
+    answers = answering(HistoryPage)
+
     @router.get(
         "/v1/history/shards/{shard}",
         operation_id="list_shard_history",
@@ -120,5 +130,3 @@ def history_routes(deps: Deps) -> APIRouter:
         asked = await asked_part(deps, limit, cursor, order, until)
         page = await history.of_profile(seen_store(deps, request), name, asked)
         return found_answer(page, f"profile {name}")
-
-    return router

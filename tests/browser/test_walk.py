@@ -35,7 +35,7 @@ async def test_without_a_key_nothing_is_shown(page: Page) -> None:
 
 async def test_a_pod_that_waits_is_found_and_its_cure_read(page: Page) -> None:
     await sign_in(page, BOSS)
-    await page.get_by_label("Find").fill("shop/huge-0")
+    await page.get_by_label("Find", exact=True).fill("shop/huge-0")
     await page.get_by_role("button", name="Go").click()
     await expect(page.get_by_role("heading", level=1)).to_contain_text("shop/huge-0")
     main = page.get_by_role("main")
