@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from berth.client.kafka.checkpoint import Checkpoint
 
 
+NOT_YET = "not-yet"
+"""Code of the error that says that the ledger has not yet what a question was to wait for."""
+
+
 class BerthError(Exception):
     """Something went wrong; the text says what, and what to do.
 

@@ -116,20 +116,21 @@ def higher_priority(trials: Trials) -> Iterator[Cure]:
     members = [template] if trials.gang is None else [group.template for group in trials.gang.ready]
     if not all(may_preempt(each, each.priority - 1) for each in members):
         return
+    already_count = len(_planned(trials, template.priority, trials.tried_count))
     placed = {e.spec.template.priority for e in trials.state.pods.values() if e.node}
     levels = sorted(each + 1 for each in placed if each >= template.priority)
+    if already_count >= trials.tried_count or not levels:
+        return
     low, high = -1, len(levels)
     for _ in range(_LEVELS_LOG):
         if high - low <= 1:
             break
         middle = (low + high) // 2
-        helps = bool(_planned(trials, levels[middle], 1))
+        helps = len(_planned(trials, levels[middle], already_count + 1)) > already_count
         low, high = (low, middle) if helps else (middle, high)
     if high == len(levels):
         return
     planned = _planned(trials, levels[high], trials.tried_count)
-    if len(planned) <= len(_planned(trials, template.priority, trials.tried_count)):
-        return
     nodes = {each.node for each in planned if each.victims}
     node = nodes.pop() if len(nodes) == 1 else ""
     victims_count = sum(len(each.victims) for each in planned)
@@ -138,11 +139,19 @@ def higher_priority(trials: Trials) -> Iterator[Cure]:
 
 
 def _planned(trials: Trials, priority: int, count: int) -> list[Planned]:
+    """Return what the engine would evict at a priority for so many pods, or a gang; never pods like them."""
     change = RaisePriority(priority=priority, node="", victims_count=0)
-    if trials.gang is not None:
-        return trials.evicting_for_gang((change,))
-    return [
-        each
-        for each in trials.evicting(change.of_template(trials.pod.template), count)
-        if not any(trials.state.pods[key].spec.signature == trials.pod.signature for key in each.victims)
-    ]
+    if trials.gang is None:
+        planned = trials.evicting(change.of_template(trials.pod.template), count)
+        return [each for each in planned if not _are_alike(trials, each.victims)]
+    planned = trials.evicting_for_gang((change,))
+    return [] if any(_are_alike(trials, each.victims) for each in planned) else planned
+
+
+def _are_alike(trials: Trials, keys: Sequence[str]) -> bool:
+    """Say whether one of these pods is like those that wait, or of their gang."""
+    pods = [trials.state.pods[key].spec for key in keys]
+    gang = trials.pod.template.gang
+    return any(
+        each.signature == trials.pod.signature or (gang and each.template.gang == gang) for each in pods
+    )

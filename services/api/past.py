@@ -141,7 +141,9 @@ async def show_diff(store: Store, before: Moment, after: Moment, namespace: str 
     changes = await store.past.changes(before, after, None if seen is None else sorted(seen))
     pods = list(map(_pod, changes.pods))
     gone = [row.name for row in changes.nodes if row.after is None]
-    lost = await _orphaned(store.as_of(after), gone[:_NODES_GONE_MAX], namespace, {pod.uid for pod in pods})
+    lost, is_all = await _orphaned(
+        store.as_of(after), gone[:_NODES_GONE_MAX], namespace, {pod.uid for pod in pods}
+    )
     return Diff(
         begin=_at(before),
         until=_at(after),
@@ -149,15 +151,16 @@ async def show_diff(store: Store, before: Moment, after: Moment, namespace: str 
         pods=sorted([*pods, *lost], key=lambda pod: pod.uid)[:CHANGES_MAX],
         before=await show_totals(store, before),
         after=await show_totals(store, after),
-        more=changes.more or len(pods) + len(lost) > CHANGES_MAX or len(gone) > _NODES_GONE_MAX,
+        more=changes.more or not is_all or len(pods) + len(lost) > CHANGES_MAX or len(gone) > _NODES_GONE_MAX,
     )
 
 
 async def _orphaned(
     store: Store, gone: Sequence[str], namespace: str | None, told: Collection[str]
-) -> list[ChangedPod]:
-    """Return the pods that lost their node, but for those of which another change is told."""
+) -> tuple[list[ChangedPod], bool]:
+    """Return the pods that lost their node, but for those of which another change is told; and if all."""
     found: list[ChangedPod] = []
+    is_all = True
     for node in gone:
         rows = await store.pods(PodFilter(namespace=namespace, node=node), CHANGES_MAX, None)
         found += [
@@ -172,9 +175,10 @@ async def _orphaned(
             for row in rows
             if row.pod_uid not in told
         ]
+        is_all = is_all and not rows.more
         if len(found) + len(told) > CHANGES_MAX:
             break
-    return found
+    return found, is_all
 
 
 def _node(row: NodeChange) -> ChangedNode:

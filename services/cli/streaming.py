@@ -10,7 +10,7 @@ from typing import NamedTuple
 import orjson
 
 from berth.client.errors import BerthError as ClientError
-from berth.client.errors import NoAnswer
+from berth.client.errors import NoAnswer, NotTrusted
 from services.cli.options import CommandError
 from services.cli.output import Json, say
 from services.cli.source import Source
@@ -42,16 +42,21 @@ async def follow(source: Source, last_id: str | None = None, **params: object) -
                 if frame.kind or not has_begun:
                     yield Seen(frame.id, frame.kind, orjson.loads(frame.data) if frame.data else {})
                 has_begun = True
+    except NotTrusted as error:
+        raise CommandError(str(error)) from None
     except NoAnswer as error:
-        why = str(error.__cause__) or type(error.__cause__).__name__
-        raise CommandError(f"the API does not answer ({why})") from None
+        raise CommandError(f"the API does not answer ({_why(error)})") from None
     except ClientError as error:
         raise CommandError(str(error)) from None
 
 
 def _lost(error: ClientError) -> None:
-    why = (str(error.__cause__) or type(error.__cause__).__name__) if error.__cause__ else str(error)
-    say(f"the stream broke off ({why}); going on …", err=True)
+    say(f"the stream broke off ({_why(error)}); going on …", err=True)
+
+
+def _why(error: ClientError) -> str:
+    cause = error.__cause__
+    return str(error) if cause is None else str(cause) or type(cause).__name__
 
 
 async def changes(source: Source, seconds_min: float, seconds_max: float) -> AsyncIterator[None]:

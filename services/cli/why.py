@@ -96,7 +96,8 @@ def _standing(group: dict[str, Any]) -> str:
         if others
         else "It waits alone"
     ]
-    said.append(f"the oldest for {group['waits_seconds']:,} s")
+    if group["waits_seconds"] is not None:  # an API of before had it not always
+        said.append(f"the oldest for {group['waits_seconds']:,} s")
     if group["attempts"] is not None:
         said.append(f"{plural(group['attempts'], 'attempt')} failed meanwhile")
         before = f"{plural(group['groups_before'], 'group')} with {plural(group['pods_before'], 'pod')}"

@@ -21,9 +21,12 @@ async def gather_needs(ask: Asking) -> Json:
     pending, nominations, cleared = await asyncio.gather(
         ask.get_or_none("/v1/pending", limit=ASKED_MAX, order="oldest"),
         ask.get_or_none("/v1/nominations", limit=ASKED_MAX),
-        ask.get_or_none("/v1/decisions", outcome="cleared", since=f"{RECENT_MINUTES}m", limit=ASKED_MAX),
+        ask.get_or_none(
+            "/v1/decisions", outcome="cleared", since=f"{RECENT_MINUTES}m", order="newest", limit=ASKED_MAX
+        ),
     )
     return {
+        "is_known": None not in (pending, nominations, cleared),
         "pending": _items(pending),
         "nominations": _items(nominations),
         "late": [each for each in _items(cleared) if _LATE in (each["reason"] or "")],

@@ -122,8 +122,14 @@ def _view_wrong(found: Json, here: Here) -> View:
         ]
         blocks = [Text(title="berth works", lines=lines, look="good")]
     of_cluster = needs(found["needs"], here, found["field"])
-    if not of_cluster and not health.wrong:
-        lines = ["No pod waits that would fit nowhere, evicted pods leave, and nodes with pods are ready."]
+    if not found["needs"]["is_known"] or found["field"] is None:
+        lines = ["The API does not tell all of what waits, who has to leave and which nodes are ready."]
+        of_cluster = [*of_cluster, Text(title="What the cluster lacks is not known", lines=lines)]
+    elif not of_cluster:
+        lines = [
+            "As far as this key sees, the pods that wait longest would fit if others left, evicted pods "
+            "leave, and nodes with pods are ready."
+        ]
         of_cluster = [Text(title="The cluster lacks nothing that somebody has to see to", lines=lines)]
     blocks += of_cluster
     lags = [

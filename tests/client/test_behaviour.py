@@ -97,6 +97,15 @@ def test_what_is_not_there_in_time_is_named(berth: Any, space: str) -> None:
     assert "why(" in str(caught.value)
 
 
+def test_a_pod_that_was_written_anew_is_not_taken_for_the_one_before(berth: Any, space: str) -> None:
+    of_before = {**pod("p", space), "metadata": {"namespace": space, "name": "p", "uid": f"{space}-1"}}
+    of_now = {**pod("p", space, TOO_MUCH), "metadata": {"namespace": space, "name": "p", "uid": f"{space}-2"}}
+    assert berth.wait(berth.apply([node("big"), of_before]))[f"{space}/p"].is_bound
+    berth.delete(of_before)
+    fate = berth.wait(berth.apply(of_now), "decided", timeout=30)[f"{space}/p"]
+    assert not fate.is_bound
+
+
 def test_what_is_deleted_is_waited_for_until_it_is_gone(berth: Any, space: str) -> None:
     pods = [pod(f"p{n}", space) for n in range(25)]
     berth.apply(pods, wait="folded")

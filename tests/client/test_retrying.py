@@ -284,3 +284,27 @@ def test_whether_it_is_ready_is_answered_at_once_also_where_it_is_not(kind: str)
     answer = run(kind, script, lambda client: client.cluster.readiness())
     assert len(script.sent) == 1
     assert answer is not None
+
+
+# --------------------------------------------------------------------------------- what was written before
+
+
+def test_what_the_ledger_has_not_in_time_is_told_at_once_and_not_waited_for_again() -> None:
+    script = Script(httpx.Response(503, json=error_body("not-yet")))
+    with Client(URL, transport=httpx.MockTransport(script), retry=QUICK) as client:
+        client._written.ends["berth.pods", 0] = 7
+        with pytest.raises(Unavailable) as caught:
+            list(client.nodes.list())
+        assert caught.value.code == "not-yet"
+        assert list(client.nodes.list()) == []
+    assert [each.url.params.get("wait") for each in script.requests] == ["berth.pods/0/7", None]
+
+
+def test_a_question_waits_for_more_than_the_api_takes_at_once() -> None:
+    script = Script()
+    with Client(URL, transport=httpx.MockTransport(script), retry=QUICK) as client:
+        client._written.ends.update({("berth.pods", number): number for number in range(120)})
+        assert list(client.nodes.list()) == []
+    waited = [each.url.params["wait"].split(",") for each in script.requests]
+    assert [len(each) for each in waited] == [50, 50, 20]
+    assert len({each for some in waited for each in some}) == 120

@@ -172,10 +172,7 @@ def _pairs(site: Site) -> Iterator[tuple[Change, Change]]:
 
 
 def lowest_priority(site: Site) -> int | None:
-    """Return the lowest priority above its own from which on pods can be evicted from a node for it.
-
-    None: there is none, or with it no more pods find a node than with their own.
-    """
+    """Return the lowest priority above its own with which pods are evicted for more of its pods."""
     own = site.waiting[0].template.priority
     if site.waiting[0].template.preemption_policy == "Never":
         return None
@@ -183,9 +180,13 @@ def lowest_priority(site: Site) -> int | None:
     for level in levels:
         for of in site.nodes:
             gone = tuple(p.key for p in site.running if _is_on(p, of.name, level))
-            if gone and of.name in nodes_for(site, Leave(node=of.name, pods=gone, below=level)):
-                raised = after(site, RaisePriority(priority=level, node="", victims_count=0))
-                return level if nominated_by(raised) > nominated_by(site) else None
+            raised = after(site, RaisePriority(priority=level, node="", victims_count=0))
+            if (
+                gone
+                and of.name in nodes_for(site, Leave(node=of.name, pods=gone, below=level))
+                and nominated_by(raised) > nominated_by(site)
+            ):
+                return level
     return None
 
 

@@ -185,6 +185,17 @@ def test_a_priority_that_evicts_for_all_already_is_not_raised() -> None:
     assert singles(two, RaisePriority) == [RaisePriority(priority=4, node="", victims_count=2)]
 
 
+def test_the_lowest_priority_that_evicts_for_more_of_them_is_told() -> None:
+    low = [
+        PodUpserted(pod(f"low{i}", template(cpu=1_000, priority=i), on=f"n{n}"))
+        for n, i in enumerate((2, 6, 100))
+    ]
+    waits = pod("w", template(cpu=1_000, priority=5))
+    found = asked(waits, *nodes(1_000, 1_000, 1_000), *low, waiting=3)
+    raised = [each.priority for each in singles(found, RaisePriority) if isinstance(each, RaisePriority)]
+    assert raised == [7], "its own evicts for one of three, 7 for two, 101 for all"
+
+
 def test_pods_like_those_that_wait_are_not_evicted_for_them() -> None:
     equal = template(cpu=1_000)
     found = asked(pod("w", equal), *nodes(1_000), PodUpserted(pod("placed", equal, on="n0")))

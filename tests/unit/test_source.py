@@ -18,6 +18,7 @@ from services.cli import source as sources
 from services.cli.export import written
 from services.cli.options import CommandError
 from services.cli.source import Source, fetch, in_process, running_instance
+from services.cli.streaming import follow
 
 
 class Healthy(BaseHTTPRequestHandler):
@@ -152,6 +153,13 @@ async def test_an_answer_that_breaks_off_is_never_taken_for_the_whole(tmp_path: 
             await copy(source)
     assert to.read_text() == "before"
     assert os.listdir(tmp_path) == ["rows.csv"]
+
+
+async def test_a_stream_that_cannot_begin_says_why() -> None:
+    source = Source("http://127.0.0.1:9")
+    with pytest.raises(CommandError, match=r"the API does not answer \(.*(attempts failed|refused)"):
+        await anext(follow(source))
+    await source.aclose()
 
 
 async def test_a_refusal_is_said_and_not_written() -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import TypeVar
 
 from berth.client._async.connection import AsyncConnection
+from berth.client.errors import NOT_YET, Unavailable
 from berth.client.objects import Written, wait_text
 from berth.client.requests import Page, Request
 
@@ -39,11 +40,23 @@ class AsyncAsker:
         return await self._answer(request)
 
     async def _answer(self, request: Request[_Answer]) -> _Answer:
-        """Return the answer to a question that says itself of when it is."""
-        positions = self._written.taken() if request.may_wait and request.params.get("at") is None else {}
-        answer = await self._connection.ask(request.asking(wait=wait_text(positions)))
-        self._written.seen(positions)
-        return answer
+        """Return the answer to a question that says itself of when it is.
+
+        What the ledger did not get in time is not waited for again: the next question says how things are.
+        """
+        waits = request.may_wait and request.params.get("at") is None
+        while True:
+            positions = self._written.taken() if waits else {}
+            is_all = not waits or len(positions) == len(self._written.ends)
+            try:
+                answer = await self._connection.ask(request.asking(wait=wait_text(positions)))
+            except Unavailable as error:
+                if error.code == NOT_YET:
+                    self._written.seen(positions)
+                raise
+            self._written.seen(positions)
+            if is_all:
+                return answer
 
     async def pages(self, request: Request[Page[_Item]], limit: int | None = None) -> AsyncIterator[_Item]:
         """Yield the items of a list, page by page; a page that fails is asked for again."""

@@ -11,7 +11,6 @@ from typing import Literal, overload
 import httpx
 
 from berth.client import models
-from berth.client._async.asking import AsyncAsker
 from berth.client._async.connection import AsyncConnection
 from berth.client._async.export import AsyncExport
 from berth.client._async.resources import AsyncResources
@@ -260,9 +259,7 @@ class AsyncClient(AsyncView):
         waiting = Waiting(pods, until, timeout)
         if waiting.is_done:
             return {}
-        # What is gone may not be there yet: only then is it worth waiting for what was written.
-        asker = self if until == "gone" else AsyncAsker(self._connection, Written({}))
-        await wait_for(self._connection, asker, waiting)
+        await wait_for(self._connection, self._written, waiting)
         return waiting.fates()
 
     def watch(

@@ -14,7 +14,16 @@ from typing import TypeVar
 import httpx
 from msgspec import Struct
 
-from berth.client.errors import BadAnswer, BerthError, NoAnswer, NotConfigured, NotTrusted, decoded, error_of
+from berth.client.errors import (
+    NOT_YET,
+    BadAnswer,
+    BerthError,
+    NoAnswer,
+    NotConfigured,
+    NotTrusted,
+    decoded,
+    error_of,
+)
 from berth.client.local import CHALLENGE_PATH, Instance, read_instance, read_instance_key
 from berth.client.requests import Request
 from berth.client.retrying import Retry, Told
@@ -140,8 +149,10 @@ class AsyncConnection:
                 continue
             if answer.status not in passing or not self.retry.goes_on(tried, passed):
                 return answer
-            why = error_of(answer.status, answer.content).message
-            await self._pause(self.retry.wait(tried, answer.retry_after), why)
+            told = error_of(answer.status, answer.content)
+            if told.code == NOT_YET:  # it was waited for already
+                return answer
+            await self._pause(self.retry.wait(tried, answer.retry_after), told.message)
 
     def _may_reconnect(self, error: NoAnswer, tried: int, passed: float, *, is_repeatable: bool) -> bool:
         """Return whether to try again; an API that was never there is not waited for."""
@@ -161,7 +172,7 @@ class AsyncConnection:
         try:
             found = await http.request(method, target, content=body)
         except httpx.HTTPError as error:
-            await self._lost()
+            await self._lost(error)
             raise _no_answer(self.url, error) from error
         self.has_answered = True
         return Answer(found.status_code, found.content, found.headers.get("retry-after"))
@@ -187,7 +198,7 @@ class AsyncConnection:
                 _check_media(answer.headers.get("content-type", ""), media)
                 yield answer.aiter_bytes()
         except httpx.HTTPError as error:
-            await self._lost()
+            await self._lost(error)
             raise _no_answer(self.url, error) from error
 
     async def _opened(self) -> httpx.AsyncClient:
@@ -229,9 +240,9 @@ class AsyncConnection:
             )
         return instance.url, read_instance_key(directory)
 
-    async def _lost(self) -> None:
-        """Forget the connections to an instance that may come back elsewhere."""
-        if self._address.url is None:
+    async def _lost(self, error: httpx.HTTPError) -> None:
+        """Forget the connections to an instance that is gone: it may come back elsewhere."""
+        if self._address.url is None and isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
             await self.aclose()
 
     async def aclose(self) -> None:

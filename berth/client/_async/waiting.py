@@ -8,13 +8,16 @@ from berth.client._async.asking import AsyncAsker
 from berth.client._async.connection import AsyncConnection
 from berth.client._async.following import frames
 from berth.client._async.resources import AsyncPods
-from berth.client.errors import NotFound
+from berth.client.errors import NOT_YET, NotFound, Unavailable
 from berth.client.events import event_of
 from berth.client.fates import ONE_BY_ONE_MAX, Waiting
+from berth.client.objects import Written
 
 
-async def wait_for(connection: AsyncConnection, asker: AsyncAsker, waiting: Waiting) -> None:
+async def wait_for(connection: AsyncConnection, written: Written, waiting: Waiting) -> None:
     """Wait for pods: the stream is begun before they are looked at, so that nothing happens in between.
+
+    They are looked at once the ledger has what was written.
 
     Raises
     ------
@@ -30,8 +33,7 @@ async def wait_for(connection: AsyncConnection, asker: AsyncAsker, waiting: Wait
         has_looked = False
         async for frame in stream:
             if not has_looked:
-                await _look(asker, waiting)
-                has_looked = True
+                has_looked = await _look(AsyncAsker(connection, written.copy()), waiting)
             event = event_of(frame)
             if event is not None and event.decision is not None:
                 waiting.happened(event.decision)
@@ -40,9 +42,18 @@ async def wait_for(connection: AsyncConnection, asker: AsyncAsker, waiting: Wait
             waiting.check()
 
 
-async def _look(asker: AsyncAsker, waiting: Waiting) -> None:
-    """Look at how the pods stand."""
-    pods = AsyncPods(asker)
+async def _look(asker: AsyncAsker, waiting: Waiting) -> bool:
+    """Look at how the pods stand; return whether the ledger has what was written."""
+    try:
+        await _look_at(AsyncPods(asker), waiting)
+    except Unavailable as error:
+        if error.code != NOT_YET:
+            raise
+        return False
+    return True
+
+
+async def _look_at(pods: AsyncPods, waiting: Waiting) -> None:
     for namespace, names in waiting.open_by_namespace.items():
         if len(names) <= ONE_BY_ONE_MAX:
             for each in names:

@@ -14,7 +14,6 @@ from typing import Literal, overload
 import httpx
 
 from berth.client import models
-from berth.client._sync.asking import Asker
 from berth.client._sync.connection import Connection
 from berth.client._sync.export import Export
 from berth.client._sync.resources import Resources
@@ -261,9 +260,7 @@ class Client(View):
         waiting = Waiting(pods, until, timeout)
         if waiting.is_done:
             return {}
-        # What is gone may not be there yet: only then is it worth waiting for what was written.
-        asker = self if until == "gone" else Asker(self._connection, Written({}))
-        wait_for(self._connection, asker, waiting)
+        wait_for(self._connection, self._written, waiting)
         return waiting.fates()
 
     def watch(

@@ -16,7 +16,16 @@ from typing import TypeVar
 import httpx
 from msgspec import Struct
 
-from berth.client.errors import BadAnswer, BerthError, NoAnswer, NotConfigured, NotTrusted, decoded, error_of
+from berth.client.errors import (
+    NOT_YET,
+    BadAnswer,
+    BerthError,
+    NoAnswer,
+    NotConfigured,
+    NotTrusted,
+    decoded,
+    error_of,
+)
 from berth.client.local import CHALLENGE_PATH, Instance, read_instance, read_instance_key
 from berth.client.requests import Request
 from berth.client.retrying import Retry, Told
@@ -142,8 +151,10 @@ class Connection:
                 continue
             if answer.status not in passing or not self.retry.goes_on(tried, passed):
                 return answer
-            why = error_of(answer.status, answer.content).message
-            self._pause(self.retry.wait(tried, answer.retry_after), why)
+            told = error_of(answer.status, answer.content)
+            if told.code == NOT_YET:  # it was waited for already
+                return answer
+            self._pause(self.retry.wait(tried, answer.retry_after), told.message)
 
     def _may_reconnect(self, error: NoAnswer, tried: int, passed: float, *, is_repeatable: bool) -> bool:
         """Return whether to try again; an API that was never there is not waited for."""
@@ -163,7 +174,7 @@ class Connection:
         try:
             found = http.request(method, target, content=body)
         except httpx.HTTPError as error:
-            self._lost()
+            self._lost(error)
             raise _no_answer(self.url, error) from error
         self.has_answered = True
         return Answer(found.status_code, found.content, found.headers.get("retry-after"))
@@ -189,7 +200,7 @@ class Connection:
                 _check_media(answer.headers.get("content-type", ""), media)
                 yield answer.iter_bytes()
         except httpx.HTTPError as error:
-            self._lost()
+            self._lost(error)
             raise _no_answer(self.url, error) from error
 
     def _opened(self) -> httpx.Client:
@@ -231,9 +242,9 @@ class Connection:
             )
         return instance.url, read_instance_key(directory)
 
-    def _lost(self) -> None:
-        """Forget the connections to an instance that may come back elsewhere."""
-        if self._address.url is None:
+    def _lost(self, error: httpx.HTTPError) -> None:
+        """Forget the connections to an instance that is gone: it may come back elsewhere."""
+        if self._address.url is None and isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
             self.close()
 
     def close(self) -> None:

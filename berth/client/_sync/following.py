@@ -66,7 +66,7 @@ def frames(
                 connection.has_answered and connection.retry.goes_on(tried + 1, time.monotonic() - began)
             )
             if not (has_begun and is_passing(error)):
-                raise _final(error, last_id) from None
+                raise _final(error, last_id) from error.__cause__
             if lost is not None:
                 lost(error)
         if isinstance(failed, NoLongerKept):

@@ -11,13 +11,16 @@ from berth.client._sync.asking import Asker
 from berth.client._sync.connection import Connection
 from berth.client._sync.following import frames
 from berth.client._sync.resources import Pods
-from berth.client.errors import NotFound
+from berth.client.errors import NOT_YET, NotFound, Unavailable
 from berth.client.events import event_of
 from berth.client.fates import ONE_BY_ONE_MAX, Waiting
+from berth.client.objects import Written
 
 
-def wait_for(connection: Connection, asker: Asker, waiting: Waiting) -> None:
+def wait_for(connection: Connection, written: Written, waiting: Waiting) -> None:
     """Wait for pods: the stream is begun before they are looked at, so that nothing happens in between.
+
+    They are looked at once the ledger has what was written.
 
     Raises
     ------
@@ -33,8 +36,7 @@ def wait_for(connection: Connection, asker: Asker, waiting: Waiting) -> None:
         has_looked = False
         for frame in stream:
             if not has_looked:
-                _look(asker, waiting)
-                has_looked = True
+                has_looked = _look(Asker(connection, written.copy()), waiting)
             event = event_of(frame)
             if event is not None and event.decision is not None:
                 waiting.happened(event.decision)
@@ -43,9 +45,18 @@ def wait_for(connection: Connection, asker: Asker, waiting: Waiting) -> None:
             waiting.check()
 
 
-def _look(asker: Asker, waiting: Waiting) -> None:
-    """Look at how the pods stand."""
-    pods = Pods(asker)
+def _look(asker: Asker, waiting: Waiting) -> bool:
+    """Look at how the pods stand; return whether the ledger has what was written."""
+    try:
+        _look_at(Pods(asker), waiting)
+    except Unavailable as error:
+        if error.code != NOT_YET:
+            raise
+        return False
+    return True
+
+
+def _look_at(pods: Pods, waiting: Waiting) -> None:
     for namespace, names in waiting.open_by_namespace.items():
         if len(names) <= ONE_BY_ONE_MAX:
             for each in names:

@@ -140,8 +140,7 @@ class DecisionConsumer:
             if self._failed is not None:
                 raise self._failed
             try:
-                consumer = await self._connected()
-                await self._look(consumer)
+                consumer = await self._begun()
                 items = await self._poll(consumer)
                 if items:
                     return Batch(items, self.checkpoint)
@@ -156,10 +155,20 @@ class DecisionConsumer:
                     _log.info("the decisions are read again as soon as Kafka answers: %s", error)
                 await asyncio.sleep(_WAITS.wait(tried))
 
+    async def _begun(self) -> AIOKafkaConsumer:
+        """Return the consumer, connected and where each shard goes on; one that is half so is discarded."""
+        try:
+            consumer = await self._connected()
+            await self._look(consumer)
+            while self._unsure:
+                await self._begin(consumer, self._shards[min(self._unsure)])
+        except asyncio.CancelledError:
+            await self._discard()
+            raise
+        return consumer
+
     async def _poll(self, consumer: AIOKafkaConsumer) -> list[Item]:
         """Return what came. Nothing is awaited behind a record that was folded: the caller has to get it."""
-        while self._unsure:
-            await self._begin(consumer, self._shards[min(self._unsure)])
         async with answering(self._brokers, self._timeout_seconds + _POLL_SECONDS):
             try:
                 found = await consumer.getmany(
