@@ -83,7 +83,7 @@ async def _read(told: argparse.Namespace) -> None:
     async with reader, asyncio.timeout(told.seconds):
         number = 0
         while effects.count() < told.until:
-            batch = await anext(reader)
+            batch = await (anext(reader) if told.patience is None else _cut(reader, told.patience))
             number += 1
             dies_at = told.dies_at if number == told.batch else None
             if dies_at == "read":
@@ -91,6 +91,16 @@ async def _read(told: argparse.Namespace) -> None:
             effects.take(batch, dies_at, checkpoint_first=told.checkpoint_first)
             if dies_at == "committed":
                 os._exit(9)
+
+
+async def _cut(reader: DecisionConsumer, patience: float) -> Batch:
+    """Return what comes next, after it was waited for again and again, and longer each time."""
+    await reader._discard()  # it has to connect anew
+    while True:
+        try:
+            return await asyncio.wait_for(anext(reader), patience)
+        except TimeoutError:
+            patience *= 1.3
 
 
 def main() -> None:
@@ -104,6 +114,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--checkpoint-first", action="store_true")
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--patience", type=float)
     parser.add_argument("--look-seconds", type=float, default=30.0)
     told = parser.parse_args()
     consumer._LOOK_SECONDS = told.look_seconds

@@ -227,6 +227,20 @@ async def test_a_topic_that_is_made_anew_is_read_from_its_first_record(
     assert Effects(path).all() == rows
 
 
+async def test_a_reader_that_is_not_waited_for_any_more_goes_on_wherever_it_was(
+    fresh_kafka: str, tmp_path: Path
+) -> None:
+    log, path = bootstrap.open_log(Place("", fresh_kafka)), tmp_path / "effects"
+    await log.ensure_topics([each for each in topic_specs(SHARD + 1) if each.name == DECISIONS_TOPIC])
+    writer = await log.writer()
+    entries = [Entry(b"k", decision(seq, f"p{seq}"), None, b"a.b.1.0") for seq in range(1, 13)]
+    await writer.append(DECISIONS_TOPIC, entries, SHARD)
+    await writer.aclose()
+    await log.aclose()
+    assert await read(fresh_kafka, path, 12, "--patience=0.001", "--batch-max=4") == 0
+    assert Effects(path).all() == [(SHARD, seq, f"shop/p{seq}") for seq in range(1, 13)]
+
+
 async def test_shards_that_are_added_are_read(fresh_kafka: str, tmp_path: Path) -> None:
     log, path = bootstrap.open_log(Place("", fresh_kafka)), tmp_path / "effects"
     await log.ensure_topics([each for each in topic_specs(SHARD) if each.name == DECISIONS_TOPIC])
