@@ -648,6 +648,11 @@ async def test_a_dead_letter_is_cut_in_a_list_and_whole_by_its_id(ours: Client) 
 # --------------------------------------------------------------------------------- answers without end
 
 
+def lasting(items: list[Any]) -> list[Any]:
+    """Return items without that which grows by now."""
+    return [{name: each for name, each in item.items() if name != "waits_seconds"} for item in items]
+
+
 async def test_every_list_ends_by_its_bytes_and_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -664,7 +669,7 @@ async def test_every_list_ends_by_its_bytes_and_goes_on(
             assert len(page["items"]) == 1 or path in ("/v1/profiles", "/v1/owners")
             items += page["items"]
             at = page["next"]
-        assert items == whole[path]
+        assert lasting(items) == lasting(whole[path])
 
 
 async def test_a_large_record_does_not_make_a_large_page(world: World) -> None:
