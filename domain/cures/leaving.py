@@ -116,10 +116,12 @@ def higher_priority(trials: Trials) -> Iterator[Cure]:
     members = [template] if trials.gang is None else [group.template for group in trials.gang.ready]
     if not all(may_preempt(each, each.priority - 1) for each in members):
         return
-    already_count = len(_planned(trials, template.priority, trials.tried_count))
     placed = {e.spec.template.priority for e in trials.state.pods.values() if e.node}
     levels = sorted(each + 1 for each in placed if each >= template.priority)
-    if already_count >= trials.tried_count or not levels:
+    if not levels:
+        return
+    already_count = len(_planned(trials, template.priority, trials.tried_count))
+    if already_count >= trials.tried_count:
         return
     low, high = -1, len(levels)
     for _ in range(_LEVELS_LOG):

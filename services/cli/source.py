@@ -121,9 +121,8 @@ class Source:
         except NotTrusted as error:
             raise CommandError(error.message) from None
         except NoAnswer as error:
-            why = str(error.__cause__) or type(error.__cause__).__name__
             raise CommandError(
-                f"the API at {self._url} broke off: {why}; what was written "
+                f"the API at {self._url} broke off: {why_of(error)}; what was written "
                 "is not whole. Its log says why; a shorter time by --since and --until may pass"
             ) from None
         except ClientError as error:
@@ -146,6 +145,12 @@ def _in_words() -> Iterator[None]:
         yield
     except ClientError as error:
         raise _command_error(error) from None
+
+
+def why_of(error: ClientError) -> str:
+    """Return what is behind an error of the client: what the network said, where it was that."""
+    cause = error.__cause__
+    return str(error) if cause is None else str(cause) or type(cause).__name__
 
 
 def _command_error(error: ClientError) -> CommandError:

@@ -13,7 +13,7 @@ from berth.client.errors import BerthError as ClientError
 from berth.client.errors import NoAnswer, NotTrusted
 from services.cli.options import CommandError
 from services.cli.output import Json, say
-from services.cli.source import Source
+from services.cli.source import Source, why_of
 from services.cli.web import frames
 
 
@@ -45,18 +45,13 @@ async def follow(source: Source, last_id: str | None = None, **params: object) -
     except NotTrusted as error:
         raise CommandError(str(error)) from None
     except NoAnswer as error:
-        raise CommandError(f"the API does not answer ({_why(error)})") from None
+        raise CommandError(f"the API does not answer ({why_of(error)})") from None
     except ClientError as error:
         raise CommandError(str(error)) from None
 
 
 def _lost(error: ClientError) -> None:
-    say(f"the stream broke off ({_why(error)}); going on …", err=True)
-
-
-def _why(error: ClientError) -> str:
-    cause = error.__cause__
-    return str(error) if cause is None else str(cause) or type(cause).__name__
+    say(f"the stream broke off ({why_of(error)}); going on …", err=True)
 
 
 async def changes(source: Source, seconds_min: float, seconds_max: float) -> AsyncIterator[None]:

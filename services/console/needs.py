@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+from services.console import texts
 from services.console.asking import Asking
 from services.console.blocks import Block, Json, Text
 from services.console.here import Here
@@ -66,7 +67,7 @@ def _stays(found: Json, here: Here) -> Iterator[Text]:
     late = found["late"]
     if not late:
         return
-    pods = sorted({f"{each['pod']['namespace']}/{each['pod']['name']}" for each in late})
+    pods = sorted({texts.pod_of(each) for each in late})
     lines = [
         f"{plural(len(late), 'promise')} of a node ended in the last {RECENT_MINUTES} minutes, as the pods "
         "that had to leave it were still there. berth tells whom to evict; a controller, or "

@@ -42,7 +42,7 @@ async def gather_leaving(ask: Asking, decisions: Sequence[Json]) -> Json:
         ask.get("/v1/decisions", **near, outcome="nominated"),
         ask.get("/v1/decisions", **near, outcome="spared"),
     )
-    names = {each["id"]: _pod_of(each) for each in nominated["items"]}
+    names = {each["id"]: texts.pod_of(each) for each in nominated["items"]}
     stayed = {each["id"]: _spared(each, spared["items"]) for each in evicted}
     return {"for": names, "spared": {id: by for id, by in stayed.items() if by is not None}}
 
@@ -61,10 +61,6 @@ def _spared(evicted: Json, spared: Sequence[Json]) -> Json | None:
     )
 
 
-def _pod_of(decision: Json) -> str:
-    return f"{decision['pod']['namespace']}/{decision['pod']['name']}"
-
-
 def decisions_table(
     here: Here, caption: str, decisions: Sequence[Json], leaving: Json | None = None, note: str = ""
 ) -> Table:
@@ -74,7 +70,7 @@ def decisions_table(
         (
             texts.decision(here, each["id"]),
             texts.time(each["decided_at"]),
-            texts.pod(here, _pod_of(each)),
+            texts.pod(here, texts.pod_of(each)),
             _outcome(here, each, leaving["spared"].get(each["id"])),
             texts.node(here, each["node"]),
             texts.text(said_in_words(each["reason"])),
@@ -180,7 +176,7 @@ async def _gather_following(ask: Asking, decision: Json) -> Json | None:
     """Return the next decision about the pod."""
     later = await ask.get(
         "/v1/decisions",
-        pod=_pod_of(decision),
+        pod=texts.pod_of(decision),
         since=decision["decided_at"],
         order="oldest",
         limit=VICTIMS_MAX,
@@ -192,7 +188,7 @@ async def _gather_following(ask: Asking, decision: Json) -> Json | None:
 def _view_decision(found: Json, here: Here) -> View:
     explanation, nominated = found["explanation"], found["nominated"]
     decision = explanation["decision"]
-    pod = f"{decision['pod']['namespace']}/{decision['pod']['name']}"
+    pod = texts.pod_of(decision)
     blocks: list[Block] = explained.blocks(here, explanation, "What held when it was decided")
     if found["following"] is not None:
         blocks.insert(1, _what_came_of_it(here, found["following"]))
@@ -200,7 +196,7 @@ def _view_decision(found: Json, here: Here) -> View:
         names = {"for": {decision["id"]: pod}, "spared": {}}
         blocks.insert(1, decisions_table(here, "The pods that were to leave for it", found["evicted"], names))
     if nominated is not None:
-        for_whom = f"{nominated['pod']['namespace']}/{nominated['pod']['name']}"
+        for_whom = texts.pod_of(nominated)
         links = [here.link(f"Pod {for_whom}", "pods", *for_whom.split("/", 1))]
         blocks.insert(1, Text(title="For whom", lines=[f"It was to leave for {for_whom}."], links=links))
     blocks.append(_facts(here, decision, pod))

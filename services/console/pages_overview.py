@@ -24,8 +24,8 @@ GROUPS_SHOWN, DECISIONS_SHOWN = 10, 10
 async def _gather_overview(ask: Asking) -> Json:
     """Ask for all at once, as a visitor waits for the page."""
     at = ask.at
-    sample, totals, pending, shards, usage, decisions = await asyncio.gather(
-        gather_sample(ask),
+    (sample, needed), totals, pending, shards, usage, decisions = await asyncio.gather(
+        asyncio.gather(gather_sample(ask), _gather_needs(ask)),
         ask.get("/v1/totals", at=at),
         ask.get("/v1/pending", limit=GROUPS_SHOWN, order="oldest", at=at),
         ask.get_or_none("/v1/shards"),
@@ -41,12 +41,16 @@ async def _gather_overview(ask: Asking) -> Json:
         "decisions": decisions,
         "leaving": await gather_leaving(ask, decisions["items"]),
         "ready": await ask.ready(),
-        "needs": await gather_needs(ask) if at is None else None,
+        "needs": needed,
     }
 
 
 async def _gather_usage(ask: Asking) -> Json | None:
     return await ask.get_or_none("/v1/usage", since=f"{RECENT_MINUTES}m") if ask.at is None else None
+
+
+async def _gather_needs(ask: Asking) -> Json | None:
+    return await gather_needs(ask) if ask.at is None else None
 
 
 def _view_overview(found: Json, here: Here) -> View:

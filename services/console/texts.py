@@ -97,6 +97,11 @@ def node(here: Here, name: str | None) -> Cell:
     return NOTHING if name is None else Cell(name, here.to("nodes", name))
 
 
+def pod_of(decision: Json) -> str:
+    """Return the pod of a decision, as namespace/name."""
+    return f"{decision['pod']['namespace']}/{decision['pod']['name']}"
+
+
 def pod(here: Here, name: str | None) -> Cell:
     """Return the link to a pod, of ``namespace/name``."""
     if name is None:
