@@ -211,11 +211,12 @@ async def _heap(page: Any, tools: Any, refreshes: int) -> Kept:
 
 async def _beside(browser: Any, url: str, dsn: str, size: Size) -> list[query.Commits]:
     """Commit batches with no page open, and with one that follows them."""
-    alone = await query.committing(dsn, size.seconds, size.per_second, "no page")
+    alone, _ = await query.committing(dsn, size.per_second, "no page", asyncio.sleep(size.seconds))
     async with _page(browser, url) as page:
         await page.goto(PAGE)
         await page.wait_for_selector(DRAWN)
-        watched = await query.committing(dsn, size.seconds, size.per_second, "an open overview")
+        looking = asyncio.sleep(size.seconds)
+        watched, _ = await query.committing(dsn, size.per_second, "an open overview", looking)
     return [alone, watched]
 
 

@@ -16,10 +16,11 @@ import random
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import asyncpg
 import httpx
@@ -49,7 +50,7 @@ from services.ports.ledger import (
     PlacementOpened,
 )
 from services.ports.log import PODS_TOPIC, TopicPartition
-from services.worker.collector import collect_rarely
+from services.worker.collector import BRIEFLY, collect_rarely
 
 BEGIN_MS = 1_767_225_600_000  # 2026-01-01
 SHARDS = 4
@@ -58,7 +59,11 @@ TEMPLATES = 1_000
 WAITING = 20
 """Pods that begin to wait in a second, each for as long as others are placed."""
 FEED_BYTES = 20_000
+BESIDE = ("a pod's story", " at T")
+"""What is asked beside commits, too."""
 CLOCK = "a request is handed to the API in this process; all of its answer is there"
+
+_T = TypeVar("_T")
 
 
 class Size(NamedTuple):
@@ -388,18 +393,18 @@ def questions(size: Size) -> dict[str, tuple[int, Ask]]:
 async def ask_all(
     dsn: str,
     size: Size,
-    only: str = "",
+    named: Sequence[str] = ("",),
     seed: int = 0,
     report: Callable[[str], None] = lambda _: None,
 ) -> list[Asked]:
-    """Ask each question many times, one after another."""
+    """Ask each question many times, one after another; or only those with one of these in their names."""
     found = []
     async with bootstrap.open_app(bootstrap.Place(dsn, None), keys_required=False) as app:
-        collect_rarely()  # as the process of an API does
+        collect_rarely(BRIEFLY)  # as the process of an API does
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://berth", timeout=120) as client:
             for question, (times, ask) in questions(size).items():
-                if only and only not in question:
+                if not any(part in question for part in named):
                     continue
                 draw, took, held = random.Random(seed), [], 0
                 await ask(client, draw)  # the first one prepares statements
@@ -427,22 +432,21 @@ PODS = 2_000
 """Pods that a commit places."""
 
 
-async def commit_for(dsn: str, seconds: float, per_second: int) -> tuple[list[float], float]:
-    """Commit batches at a rate, as the owner of shard 0.
+async def commit_until(ended: threading.Event, dsn: str, per_second: int) -> tuple[list[float], float]:
+    """Commit batches at a rate, as the owner of shard 0, until it is said to be the end.
 
     Returns how long each took, in milliseconds, and the seconds of all of them.
     """
     ledger = bootstrap.open_ledger(bootstrap.Place(dsn, None))
     took = []
     try:
-        (lease,) = await ledger.acquire("benchmark", 30, [0])
+        (lease,) = await ledger.acquire("benchmark", 3_600, [0])
         await ledger.ensure_offsets(lease, {TopicPartition(topic, 0): 0 for topic in (PODS_TOPIC, BATCHES)})
         base = await ledger.load_base()
         versions = {node.id: node.version for node in base.nodes}
         seq, batch = await _counted(dsn)
         began = due = time.perf_counter()
-        end = began + seconds
-        while due < end:
+        while not ended.is_set():
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             due += PODS / per_second
             made = _placing(lease, seq, batch, versions)
@@ -450,11 +454,11 @@ async def commit_for(dsn: str, seconds: float, per_second: int) -> tuple[list[fl
             assert isinstance(await ledger.commit(made), Committed)
             took.append((time.perf_counter() - started) * 1_000)
             seq, batch = seq + PODS, batch + 1
-        ended = time.perf_counter()
+        stopped = time.perf_counter()
         await ledger.release([lease])
     finally:
         await ledger.aclose()
-    return took, max(ended, due) - began
+    return took, max(stopped, due) - began
 
 
 async def _counted(dsn: str) -> tuple[int, int]:
@@ -517,18 +521,22 @@ def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> 
     )
 
 
-async def committing(dsn: str, seconds: float, per_second: int, beside: str) -> Commits:
-    """Commit in a process of its own, as a worker does."""
+async def committing(dsn: str, per_second: int, beside: str, work: Awaitable[_T]) -> tuple[Commits, _T]:
+    """Commit in a process of its own, as a worker does, until this work is done; return what it returned."""
     process = await asyncio.create_subprocess_exec(
-        *python_module("benchmarks.query", dsn, str(seconds), str(per_second)),
+        *python_module("benchmarks.query", dsn, str(per_second)),
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         cwd="/",
         env=environment(PYTHONPATH=python_path()),
     )
-    out, _ = await process.communicate()
+    try:
+        done = await work
+    finally:
+        out, _ = await process.communicate()  # the end of its input is the end of its work
     took, passed = msgspec.json.decode(out, type=tuple[list[float], float])
     took.sort()
-    return Commits(
+    commits = Commits(
         beside=beside,
         batches=len(took),
         offered_per_second=per_second,
@@ -536,6 +544,7 @@ async def committing(dsn: str, seconds: float, per_second: int, beside: str) -> 
         p50_ms=round(statistics.median(took), 1),
         p99_ms=round(took[min(len(took) - 1, round(0.99 * len(took)))], 1),
     )
+    return commits, done
 
 
 async def measure(
@@ -546,11 +555,10 @@ async def measure(
     generated = await generate(dsn, size, report)
     report("asking")
     asked = await ask_all(dsn, size, report=report)
-    alone = await committing(dsn, seconds, per_second, "nothing")
-    placing = asyncio.create_task(committing(dsn, seconds, per_second, "questions about the past"))
-    beside: list[Asked] = []
-    while not placing.done():
-        beside = await ask_all(dsn, size, only=" at T")
+    alone, _ = await committing(dsn, per_second, "nothing", asyncio.sleep(seconds))
+    report("asking beside commits")
+    asking = ask_all(dsn, size, BESIDE, report=report)
+    placing, beside = await committing(dsn, per_second, "questions about the past", asking)
     named = [msgspec.structs.replace(each, question=f"{each.question}, beside commits") for each in beside]
     return QueryReport(
         nodes=size.nodes,
@@ -559,7 +567,7 @@ async def measure(
         placed=size.life * size.rate,
         generated_seconds=round(generated, 1),
         asked=[*asked, *named],
-        commits=[alone, await placing],
+        commits=[alone, placing],
         clock=CLOCK,
         machine=described,
     )
@@ -579,7 +587,17 @@ def _tell(progress: str) -> None:
     sys.stderr.write(f"{progress}\n")
 
 
+def _commit_until_input_ends(dsn: str, per_second: str) -> None:
+    ended = threading.Event()
+
+    def await_end() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=await_end, daemon=True).start()
+    took = asyncio.run(commit_until(ended, dsn, int(per_second)))
+    sys.stdout.write(msgspec.json.encode(took).decode())
+
+
 if __name__ == "__main__":
-    _dsn, _seconds, _rate = sys.argv[1:]
-    _took = asyncio.run(commit_for(_dsn, float(_seconds), int(_rate)))
-    sys.stdout.write(msgspec.json.encode(_took).decode())
+    _commit_until_input_ends(*sys.argv[1:])

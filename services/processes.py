@@ -26,7 +26,7 @@ from services.metrics import Heartbeat, process_app, process_registry
 from services.ports.store import Grant
 from services.rate_limit import RateLimit
 from services.supervising import announced, supervise
-from services.worker.collector import collect_rarely
+from services.worker.collector import BRIEFLY, collect_rarely
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -80,7 +80,7 @@ async def _serve_api(app: FastAPI, listening: socket.socket, settings: Settings)
             "warning: keys and answers cross the network unencrypted; "
             "set BERTH_API_TLS_CERT and BERTH_API_TLS_KEY, or put a proxy with TLS before this API"
         )
-    collect_rarely()
+    collect_rarely(BRIEFLY)
     await serve_http(app, [listening], tls=tls, ending=app.state.live.stop)
 
 

@@ -7,20 +7,25 @@ import ctypes
 import gc
 from collections.abc import Iterator
 
-_THRESHOLDS = (100_000, 20, 50)
+RARELY = 100_000
+"""New objects between two looks of the collector: of a process that leaves few cycles."""
+BRIEFLY = 10_000
+"""The same of one that builds statements: a thousand objects of each are in cycles, and no answer is to wait
+for the collection of a hundred statements."""
+_OLDER = (20, 50)
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of mallopt(3)
 _BLOCK_BYTES, _TRIMMED_BYTES = 1 << 20, 16 << 20
 
 
-def collect_rarely() -> None:
+def collect_rarely(new_objects: int = RARELY) -> None:
     """Let the collector look at new objects seldom, and never again at modules and classes.
 
-    Its millions of objects have no cycles. What grows with them, such as the table of all pods, moves to
-    larger blocks again and again. The GNU C library would keep the ones before, up to 32 MiB each: 150 bytes
-    a pod. It gives blocks of 1 MiB back from now on; other C libraries do anyway.
+    A worker's millions of objects have no cycles. What grows with them, such as the table of all pods, moves
+    to larger blocks again and again. The GNU C library would keep the ones before, up to 32 MiB each: 150
+    bytes a pod. It gives blocks of 1 MiB back from now on; other C libraries do anyway.
     """
     gc.freeze()
-    gc.set_threshold(*_THRESHOLDS)
+    gc.set_threshold(new_objects, *_OLDER)
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, _BLOCK_BYTES)

@@ -271,7 +271,7 @@ PAST: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]] = {
         lambda s: s.pods(PodFilter(node="n7", phase="bound"), 9, None),
         {"decisions_node", "placements_pkey"},
     ),
-    "all pods": (lambda s: s.pods(PodFilter(phase="bound"), 9, None), {"placements_closed"}),
+    "all pods": (lambda s: s.pods(PodFilter(phase="bound"), 9, None), {"placements_lifespan"}),
     "an object": (
         lambda s: s.config(ConfigFilter("Service", "ns", "s7"), 1, None),
         {"config_objects_pkey"},
@@ -291,12 +291,9 @@ class Explaining(Engine):
         async with self._engines[Pool.PAST if self._moment else pool].connect() as connection:
             if self._moment is not None:
                 await connection.exec_driver_sql(_SET_MOMENT)
-            texts = [str(statement.compile(connection.engine, compile_kwargs={"literal_binds": True}))]
-            if "open_placements" in texts[0]:  # a plan does not tell what a function of it runs
-                texts.append((await connection.exec_driver_sql("SELECT past.closing()")).scalar_one())
-            for text in texts:
-                found = await connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {text}")
-                self.plans.append(found.scalar_one()[0]["Plan"])
+            text = str(statement.compile(connection.engine, compile_kwargs={"literal_binds": True}))
+            found = await connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {text}")
+            self.plans.append(found.scalar_one()[0]["Plan"])
         return []
 
 

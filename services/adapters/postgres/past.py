@@ -60,39 +60,20 @@ def _held(table: str, begin: str, end: str, at: str) -> str:
 _PLACED = "p.shard, p.seq, p.pod_uid, p.namespace, p.name, p.node"
 _OF_PLACED = f"{_PLACED}, p.opened_by, p.opened_batch, p.closed_by, p.closed_batch"
 _WAITED = "w.pod_uid, w.namespace, w.name, w.added_by, w.added_batch"
+# What was open at one of the moments, and not at both. What came and went between them may be most of the
+# history: none of it is read.
 _TOUCHED = f"""
-    SELECT {_OF_PLACED} FROM public.placements p WHERE ({{closed_between}}) AND ({{opened_before}})
+    SELECT {_OF_PLACED} FROM past.closed_since(CAST(:b1 AS bigint[]), CAST(:q1 AS bigint[])) p
+    WHERE p.closed_batch <= (CAST(:b2 AS bigint[]))[p.closed_by + 1]
     UNION ALL
-    SELECT {_OF_PLACED} FROM public.placements p WHERE ({{closed_behind}}) AND ({{opened_between}})
+    SELECT {_OF_PLACED} FROM past.closed_since(CAST(:b2 AS bigint[]), CAST(:q2 AS bigint[])) p
+    WHERE p.seq >= (CAST(:q1 AS bigint[]))[p.shard + 1]
     UNION ALL
-    SELECT {_OF_PLACED} FROM public.placements p WHERE p.released_at_ms IS NULL AND ({{opened_between}})"""
-
-
-def _touched(before: Moment, after: Moment) -> str:
-    """Return the query for what was open at one of the moments, and not at both.
-
-    What came and went between them may be most of the history. So each part is written with the numbers: the
-    server then reads only what is in the ranges of both indexes.
-    """
-
-    def of_each(condition: str) -> str:
-        both = zip(before.batches, after.batches, before.seqs, after.seqs, strict=True)
-        named = (
-            condition.format(shard=shard, b1=b1, b2=b2, q1=q1, q2=q2)
-            for shard, (b1, b2, q1, q2) in enumerate(both)
-        )
-        return " OR ".join(named)
-
-    return _TOUCHED.format(
-        closed_between=of_each("p.closed_by = {shard} AND p.closed_batch > {b1} AND p.closed_batch <= {b2}"),
-        closed_behind=of_each("p.closed_by = {shard} AND p.closed_batch > {b2}"),
-        opened_before=of_each("p.shard = {shard} AND p.seq < {q1}"),
-        opened_between=of_each("p.shard = {shard} AND p.seq >= {q1} AND p.seq < {q2}"),
-    )
-
+    SELECT {_OF_PLACED} FROM public.placements p WHERE p.released_at_ms IS NULL
+        AND p.seq >= (CAST(:q1 AS bigint[]))[p.shard + 1] AND p.seq < (CAST(:q2 AS bigint[]))[p.shard + 1]"""
 
 _PODS = f"""
-WITH {_CUTS}, touched AS ({{touched}}
+WITH {_CUTS}, touched AS ({_TOUCHED}
 ), waits AS (
     SELECT {_WAITED}, NULL::int AS removed_by, NULL::bigint AS removed_batch FROM public.pending w
     UNION ALL SELECT {_WAITED}, w.removed_by, w.removed_batch FROM cuts JOIN public.past_pending w
@@ -183,9 +164,7 @@ class PostgresPast:
         namespaces = None if seen is None else sorted(seen)
         pods = [
             PodChange(**row._mapping)
-            for row in await self._engine.rows(
-                _pods(before, after).bindparams(**cuts, seen=namespaces), Pool.PAST
-            )
+            for row in await self._engine.rows(_pods.bindparams(**cuts, seen=namespaces), Pool.PAST)
         ]
         nodes = [
             NodeChange(row.name, _spec(row.before), _spec(row.after))
@@ -198,13 +177,10 @@ class PostgresPast:
 _NUMBERS = sa.ARRAY(sa.BigInteger)
 
 
-def _pods(before: Moment, after: Moment) -> sa.TextClause:
-    return sa.text(_PODS.replace("{touched}", _touched(before, after))).bindparams(
-        *(sa.bindparam(name, type_=_NUMBERS) for name in ("b1", "b2", "q1", "q2")),
-        sa.bindparam("seen", type_=sa.ARRAY(sa.Text)),
-    )
-
-
+_pods = sa.text(_PODS).bindparams(
+    *(sa.bindparam(name, type_=_NUMBERS) for name in ("b1", "b2", "q1", "q2")),
+    sa.bindparam("seen", type_=sa.ARRAY(sa.Text)),
+)
 _nodes = sa.text(_NODES).bindparams(*(sa.bindparam(name, type_=_NUMBERS) for name in ("b1", "b2")))
 
 
@@ -257,14 +233,17 @@ async def _totals(engine: Engine, seen: Sequence[str] | None) -> Totals:
     open_placements = t.open_placements if engine.is_past else t.placements
     n, p, w = t.nodes.c, open_placements.c, t.pending.c
     groups = sa.select(w.shard, w.signature).where(*within(w.namespace, seen)).distinct().subquery()
-    bound = sa.select(sa.func.count()).where(p.released_at_ms.is_(None), *within(p.namespace, seen))
     # What pods were told last is not kept of the past, but what was deleted is.
     gone = p.node.in_(sa.select(n.name).where(n.deleted)) if engine.is_past else p.orphaned
+    placed = (
+        sa.select(sa.func.count().label("bound"), sa.func.count().filter(gone).label("orphaned"))
+        .where(p.released_at_ms.is_(None), *within(p.namespace, seen))
+        .subquery()
+    )
     waiting = sa.select(sa.func.count()).select_from(t.pending).where(*within(w.namespace, seen))
     counts = sa.select(
+        placed,
         sa.select(sa.func.count()).select_from(t.nodes).where(~n.deleted).scalar_subquery().label("nodes"),
-        bound.scalar_subquery().label("bound"),
-        bound.where(gone).scalar_subquery().label("orphaned"),
         waiting.scalar_subquery().label("pending"),
         sa.select(sa.func.count()).select_from(groups).scalar_subquery().label("groups"),
     )

@@ -104,8 +104,9 @@ placements = sa.Table(
         postgresql_where=sa.text("gang IS NOT NULL AND released_at_ms IS NULL"),
     ),
     sa.Index(
-        "placements_closed",
+        "placements_lifespan",
         "closed_by",
+        sa.text("past.lifespan(opened_by, opened_batch, closed_by, closed_batch)"),
         "closed_batch",
         postgresql_where=sa.text("closed_batch IS NOT NULL"),
     ),
