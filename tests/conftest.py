@@ -28,6 +28,7 @@ _MEMORY_BYTES_MIN = 4 << 30
 _STATM = Path("/proc/self/statm")
 _PAGE_BYTES = 4096
 _resident_bytes = [0]  # after the last collection
+_collected = [0]  # how often all objects were looked at
 _TELL_SECONDS = 300
 _running: dict[str, float] = {}  # the tests that run, and since when
 
@@ -127,8 +128,9 @@ def pytest_runtest_logfinish(nodeid: str) -> None:
         if sys.platform == "linux":
             ctypes.CDLL(None).malloc_trim(0)  # most of it is free by then, and the C library's
         _resident_bytes[0] = _resident()
-    if not gc.get_freeze_count():  # as workers that ran in this process look at everything when they end
-        gc.freeze()
+    if (collected := gc.get_stats()[2]["collections"]) != _collected[0]:
+        _collected[0] = collected
+        gc.freeze()  # as workers that ran in this process look at everything when they end
 
 
 def pytest_sessionfinish() -> None:
