@@ -255,7 +255,7 @@ async def running_instance(directory: Path, ca: Path | None = None) -> Instance 
         return None
     try:
         with _in_words():
-            verify = Address(instance.url, ca=ca).trusted()
+            verify = Address(instance.url, ca=ca).trusted(instance.url)
         async with asyncio.timeout(_PROOF_SECONDS_MAX):
             is_there = await proves(instance, verify)
     except NotTrusted as error:

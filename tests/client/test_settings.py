@@ -221,3 +221,25 @@ def test_a_proxy_of_the_environment_that_is_none_is_named(monkeypatch: pytest.Mo
     monkeypatch.setenv("HTTPS_PROXY", "nonsense://proxy")
     with Client("https://berth.example") as client, pytest.raises(NotConfigured, match="of a proxy"):
         client.cluster.totals()
+
+
+@pytest.mark.parametrize(
+    ("url", "by_proxy", "proxy", "are_read"),
+    [
+        ("https://api", False, "", True),
+        ("HTTPS://api", False, "", True),
+        ("http://api", False, "", False),
+        ("http://api", False, "https://proxy:1", False),
+        ("http://api", True, "", False),
+        ("http://api", True, "https://proxy:1", True),
+    ],
+)
+def test_certificates_are_read_where_some_are_shown(
+    url: str, by_proxy: bool, proxy: str, are_read: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    if proxy:
+        monkeypatch.setenv("http_proxy", proxy)
+    assert Address(url).trusted(url, by_proxy=by_proxy) is are_read

@@ -209,14 +209,15 @@ class AsyncConnection:
                 key = key or found
             self.url = without_user(url)
             shown = {"Authorization": f"Bearer {key}"} if key else {}
+            by_proxy = self._address.is_named and self._transport is None
             try:
                 made = httpx.AsyncClient(
                     base_url=url,
                     headers={"Content-Type": "application/json", **shown},
                     timeout=self._timeout_seconds,
                     transport=self._transport,
-                    trust_env=self._address.is_named and self._transport is None,
-                    verify=self._address.trusted(),
+                    trust_env=by_proxy,
+                    verify=self._address.trusted(url, by_proxy=by_proxy),
                 )
             except (httpx.InvalidURL, ValueError) as error:  # ValueError: of a proxy of the environment
                 raise NotConfigured(f"the address of the API or of a proxy is none: {error}") from None
@@ -233,7 +234,7 @@ class AsyncConnection:
         if directory is None or instance is None:
             raise NotConfigured("no instance runs here any more; start it with `berth up`", code="no-address")
         self.url = instance.url
-        if not await proves(instance, self._address.trusted()):
+        if not await proves(instance, self._address.trusted(instance.url)):
             raise NotTrusted(
                 f"what listens at {instance.url} is not the instance of {directory}; no key was sent",
                 code="not-trusted",
