@@ -11,7 +11,7 @@ PYTEST := $(VENV)/bin/python -m pytest -n auto --dist loadfile --no-loadscope-re
 # Hundreds of processes begin in a run of the tests: none of them is to compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install dev demo test check bench bench-against wheel wheel-client nightly oracle simulate chaos upstream serve pictures lock sbom advisories clean
+.PHONY: help install dev demo test deep check bench bench-against wheel wheel-client nightly oracle simulate chaos upstream serve pictures lock sbom advisories clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 15
@@ -35,10 +35,13 @@ demo: install  ## place a real cluster's trace, explain a decision, serve the AP
 	$(VENV)/bin/berth demo $(ARGS)
 
 test: $(VENV)/.installed-dev  ## everything that must hold, with real Kafka and Postgres (ARGS: for pytest)
-	$(PYTEST) $(ARGS)
+	TEST_DEPTH=$${TEST_DEPTH:-test} $(PYTEST) -m "not deep" $(ARGS)
+
+deep: $(VENV)/.installed-dev  ## what make test leaves out: days on real servers, all commands of the documents
+	$(PYTEST) -m deep $(ARGS)
 
 check: $(VENV)/.installed-dev  ## before each push: style, types, and a tenth of the tests that need no server
-	TEST_DEPTH=check $(PYTEST) -m "not wide" \
+	TEST_DEPTH=check $(PYTEST) -m "not wide and not deep" \
 		tests/test_tidy.py tests/unit tests/oracle tests/property tests/conformance tests/simulation $(ARGS)
 
 bench: $(VENV)/.installed-dev  ## measure the whole way of an event on real servers, then the engine (ARGS: for e2e)
@@ -66,7 +69,7 @@ wheel-client:  ## build the client's wheel, and use it in an environment that ha
 	cd / && env -u PYTHONPATH $(CURDIR)/build/client/venv/bin/python -c 'from berth.client import AsyncClient, Client'
 
 nightly: $(VENV)/.installed-dev  ## all seeds, examples and days: hours
-	TEST_DEPTH=nightly $(MAKE) test
+	TEST_DEPTH=nightly $(MAKE) test deep
 	$(MAKE) oracle simulate
 	$(VENV)/bin/python -m tests.security.worst_second --tries 300 --seed 0
 

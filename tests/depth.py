@@ -1,7 +1,8 @@
 """How deep a run looks: at a tenth of all seeds, examples and days, at a third of them, or at all.
 
-``TEST_DEPTH`` chooses; the Makefile sets it. ``make check`` looks at a tenth and leaves out what is marked
-``wide``, ``make test`` at a third and at all that is marked, ``make nightly`` at everything.
+``TEST_DEPTH`` chooses; the Makefile and ``.ci/run`` set it. ``make check`` and ``make test`` look at a tenth;
+continuous integration, ``make deep`` and pytest alone at a third; ``make nightly`` at everything. ``make check``
+leaves out what is marked ``wide`` or ``deep``, ``make test`` what is marked ``deep``, which ``make deep`` runs.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import os
 from collections.abc import Sequence
 from typing import TypeVar
 
-SHARES = {"check": 10, "test": 3, "nightly": 1}
+SHARES = {"check": 10, "test": 10, "ci": 3, "nightly": 1}
 """One of so many is looked at."""
 
-DEPTH = os.environ.get("TEST_DEPTH", "test")
+DEPTH = os.environ.get("TEST_DEPTH", "ci")
 _ONE_OF = SHARES[DEPTH]
 
 T = TypeVar("T")

@@ -134,7 +134,7 @@ async def _run_on_kafka(dsn: str, kafka: str, logs: Path, *, relay: bool) -> lis
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pods", ["default", "gpuspec33"])
+@pytest.mark.parametrize("pods", ["default", pytest.param("gpuspec33", marks=pytest.mark.deep)])
 async def test_the_trace_on_kafka_and_postgres_and_again_and_embedded(
     pods: str,
     fresh_kafka: str,
@@ -174,6 +174,7 @@ async def test_the_trace_on_kafka_and_postgres_and_again_and_embedded(
             assert there == expected, "the embedded log gave other decisions"
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 async def test_three_kills_in_the_middle(
     fresh_kafka: str, postgres_dsn: str, database: MakeDatabase, tmp_path: Path

@@ -29,7 +29,9 @@ PAGES = (
 WIDE: ViewportSize = {"width": 1280, "height": 900}
 
 
-@pytest.mark.parametrize(("scheme", "size"), [("light", WIDE), ("dark", NARROW)])
+@pytest.mark.parametrize(
+    ("scheme", "size"), [("light", WIDE), pytest.param("dark", NARROW, marks=pytest.mark.deep)]
+)
 async def test_no_page_has_a_barrier(
     browser: Browser, site: Site, scheme: Literal["light", "dark"], size: ViewportSize
 ) -> None:

@@ -12,7 +12,7 @@ from tests.chaos.broken import BUILDS
 from tests.chaos.day import Lived, Shape, live
 from tests.chaos.weather import Strike
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.deep]
 
 _SHORT = Shape(seconds=15.0, quiet_seconds=2.0)
 

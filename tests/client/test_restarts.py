@@ -144,7 +144,7 @@ def _check_watched(events: list[Any], pods_count: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.deep)])
 def test_all_goes_on_while_the_api_is_ended_again_and_again(
     api: Restarts, opened: Opened, space: str, seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:

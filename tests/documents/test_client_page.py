@@ -58,6 +58,7 @@ def run(command: list[str], place: Path, **kept: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(SECONDS_MAX)
 @pytest.mark.slow
 def test_the_page_runs_as_one_program(place: Path) -> None:
@@ -98,6 +99,7 @@ def _folder_with(distributions: tuple[str, ...], at: Path) -> None:
             (at / top).symlink_to(source)
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(SECONDS_MAX)
 @pytest.mark.slow
 def test_the_wheel_of_the_client_needs_nothing_else_of_berth(place: Path) -> None:

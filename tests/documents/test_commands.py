@@ -176,6 +176,7 @@ def shell() -> Iterator[Shell]:
         yield Shell(directory)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("command", of_kind("local"), ids=str)
 def test_a_command_that_needs_no_server_runs_as_printed(shell: Shell, command: Command) -> None:
     shell.run(command.text)
@@ -211,6 +212,7 @@ def live() -> Iterator[Shell]:
             yield shell
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("command", of_kind("live"), ids=str)
 def test_a_command_that_asks_an_instance_runs_as_printed(live: Shell, command: Command) -> None:
     address = url_of(live.directory / "berth").removeprefix("http://")
@@ -237,6 +239,7 @@ def stopped() -> Iterator[Shell]:
         yield shell
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("command", of_kind("stopped"), ids=str)
 def test_a_command_for_a_stopped_instance_runs_as_printed(stopped: Shell, command: Command) -> None:
     stopped.run(command.text)

@@ -43,6 +43,7 @@ def check(report: dict[str, Any]) -> None:
     assert report["cpu_seconds"]["worker"] >= 0, "so short a run may stay below the clock's tick"
 
 
+@pytest.mark.deep
 async def test_measures_on_given_servers(fresh_kafka: str, postgres_dsn: str, database: MakeDatabase) -> None:
     own = urlsplit(await database(postgres_dsn))
     dsn = own._replace(netloc=f"{own.username}@{own.hostname}:{own.port}").geturl()
@@ -69,6 +70,7 @@ def test_measures_on_the_embedded_default() -> None:
     assert report["cpu_seconds"]["broker"] is None
 
 
+@pytest.mark.deep
 def test_measures_preemption() -> None:
     options = ("preemption", "--nodes", "5", "--timeout", "120", "-o", "json")
     done = subprocess.run([*BENCH[:-1], *options], capture_output=True, text=True, timeout=200)
@@ -84,6 +86,7 @@ def test_measures_preemption() -> None:
     assert report["nominations_per_second"] == pytest.approx(5 / report["nominated_seconds"], rel=0.02)
 
 
+@pytest.mark.deep
 def test_measures_gangs() -> None:
     options = ("gangs", "--gangs", "3", "--members", "4", "--nodes", "5", "--timeout", "120", "-o", "json")
     done = subprocess.run([*BENCH[:-1], *options], capture_output=True, text=True, timeout=200)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.integration.commands import BERTH, berth, environment, up, url_of
 
@@ -23,6 +24,7 @@ def streamed(directory: Path, *arguments: str) -> list[Any]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.deep
 def test_a_stream_goes_on_through_restarts_and_ends_when_its_process_does(server_dir: Path) -> None:
     cluster = ("apply", "-f", str(EXAMPLES / "cluster.yaml"), "--wait")
     with up(server_dir):
@@ -83,6 +85,7 @@ def test_watching_prints_what_comes_by_the_stream(server_dir: Path) -> None:
             watching.communicate()
 
 
+@pytest.mark.deep
 def test_a_history_is_told_on_the_command_line(server_dir: Path) -> None:
     with up(server_dir):
         berth(server_dir, "apply", "-f", str(EXAMPLES / "cluster.yaml"), "--wait")

@@ -83,7 +83,9 @@ async def stop(worker: asyncio.Task[None] | None) -> None:
         await asyncio.gather(worker, return_exceptions=True)
 
 
-@pytest.mark.parametrize("kind", ["embedded", pytest.param("postgres", marks=pytest.mark.real)])
+@pytest.mark.parametrize(
+    "kind", ["embedded", pytest.param("postgres", marks=[pytest.mark.real, pytest.mark.deep])]
+)
 async def test_pods_go_by_what_is_measured_and_restarts_change_nothing(
     kind: str, request: pytest.FixtureRequest
 ) -> None:

@@ -25,7 +25,7 @@ from services.worker.metrics import WorkerMetrics
 from services.worker.run import Worker, WorkerSettings
 from tests.builders import event_bytes, node_manifest, pod_manifest, without_recorded_at
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.deep]
 
 SETTLE_SECONDS_MAX = 90.0
 PODS_PER_ROUND = 300

@@ -215,6 +215,7 @@ def pod_text(name: str) -> str:
     return yaml.safe_dump(pod_manifest(name, cpu="100m", scheduler_name="mine"))
 
 
+@pytest.mark.deep
 def test_a_profile_outlives_a_crash(server_dir: Path, tmp_path: Path) -> None:
     def where(name: str) -> Any:
         found = {

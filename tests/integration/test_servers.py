@@ -195,6 +195,7 @@ def test_a_private_directory_is_refused_when_run_by_root(server_dir: Path) -> No
     assert embedded.default_dir().is_absolute()
 
 
+@pytest.mark.deep
 @pytest.mark.real
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("module", ["ops.kafka", "ops.postgres"])
@@ -212,6 +213,7 @@ def test_a_server_in_the_foreground_goes_with_its_parent(
     wait_until_gone(server_dir)
 
 
+@pytest.mark.deep
 @pytest.mark.real
 @pytest.mark.parametrize("module", ["ops.kafka", "ops.postgres"])
 def test_a_server_that_is_killed_ends_its_parent_too(server_dir: Path, module: str) -> None:

@@ -62,6 +62,7 @@ def test_from_manifests_to_answers_and_back(server_dir: Path) -> None:
         assert "batches are the same, with 3 decisions, 2 restarts" in replayed.stdout
 
 
+@pytest.mark.deep
 def test_a_pod_that_backs_off_is_tried_again_though_nothing_is_produced(server_dir: Path) -> None:
     """Room comes within a second of the attempt; then the log is quiet, and only ticks move its time."""
     with up(server_dir):
@@ -110,6 +111,7 @@ def test_records_that_are_refused_can_be_looked_at(server_dir: Path) -> None:
         assert listed(server_dir, "deadletters") == []
 
 
+@pytest.mark.deep
 def test_a_port_that_is_taken_by_another_is_an_error_in_one_line(server_dir: Path) -> None:
     with up(server_dir):
         port = url_of(server_dir).rsplit(":", 1)[1]
@@ -134,6 +136,7 @@ def test_a_database_that_lets_nobody_in_is_an_error_in_one_line(
     )
 
 
+@pytest.mark.deep
 def test_init_says_what_it_did_and_does_nothing_twice(server_dir: Path) -> None:
     first = berth(server_dir, "init", "--shards", "3")
     assert first.returncode == 0, first.stderr
@@ -148,6 +151,7 @@ def test_init_says_what_it_did_and_does_nothing_twice(server_dir: Path) -> None:
     assert len(listed(server_dir, "shards")) == 4
 
 
+@pytest.mark.deep
 def test_keys_are_shown_once(server_dir: Path) -> None:
     scope = ("--role", "producer", "--role", "auditor", "--namespace", "team-a", "--events-per-second", "50")
     made = berth(server_dir, "api-key", "create", "ci", *scope)
@@ -171,6 +175,7 @@ def test_keys_are_shown_once(server_dir: Path) -> None:
     assert berth(server_dir, "api-key", "revoke", "ci").returncode == 1
 
 
+@pytest.mark.deep
 def test_keys_are_made_beside_a_running_instance(server_dir: Path) -> None:
     """The command told to ask the API, and the API to run the command."""
 
@@ -207,6 +212,7 @@ def test_keys_are_made_beside_a_running_instance(server_dir: Path) -> None:
         assert asked(owner, path="/v1/keys") == 401, "it ended with its instance"
 
 
+@pytest.mark.deep
 def test_whoever_stops_reading_early_sees_no_complaint(server_dir: Path) -> None:
     done = subprocess.run(
         ["bash", "-c", f"{' '.join(BERTH)} trace openb | head -1 | wc -l; exit ${{PIPESTATUS[0]}}"],
@@ -254,6 +260,7 @@ def test_ctrl_c_stops_the_demo_cleanly(server_dir: Path) -> None:
             process.stdout.close()
 
 
+@pytest.mark.deep
 def test_what_others_can_reach_has_a_key_from_the_first_start(server_dir: Path) -> None:
     command = [*BERTH, "up", "--host", "0.0.0.0", "--port", "0"]
     said = []
@@ -297,6 +304,7 @@ spec: {priority: 9, containers: [{name: c, resources: {requests: {cpu: 2}}}]}
 """
 
 
+@pytest.mark.deep
 def test_each_object_has_a_line_and_a_preemption_names_both_pods(server_dir: Path) -> None:
     def explained(pod: str) -> str:
         return berth(server_dir, "explain", "pod", pod, "-n", "shop").stdout

@@ -31,6 +31,7 @@ async def rolled_up(world: World, count: int) -> Any:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.deep
 async def test_a_worker_rolls_up_beside_placing(
     embedded_dsn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

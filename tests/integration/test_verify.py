@@ -98,6 +98,7 @@ async def test_decisions_of_a_real_ledger_are_verified_and_planned_alike(
     assert (answer["outcome"], answer["node"]) == (wanted["outcome"], wanted.get("node"))
 
 
+@pytest.mark.deep
 async def test_a_real_span_is_lived_again_as_it_was_and_under_another_profile(
     place: Place, tmp_path: Path
 ) -> None:

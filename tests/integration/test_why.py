@@ -217,6 +217,7 @@ async def test_a_ledger_that_is_away_is_told_and_a_process_that_fails(world: Wor
             assert raised.value.code == "unavailable"
 
 
+@pytest.mark.deep
 def test_the_command_says_it_with_and_without_an_instance_that_runs(server_dir: Path) -> None:
     things = [node_manifest("n1", cpu="4"), pod_manifest("huge", cpu="50"), pod_manifest("small", cpu="1")]
     manifests = json.dumps({"kind": "List", "items": things})

@@ -130,7 +130,7 @@ def test_no_pod_waits_that_would_fit(seed: int, profiles: dict[str, Profile]) ->
         assert {key for key in waited if again.state.pods[key].node} == set()
 
 
-@pytest.mark.wide
+@pytest.mark.deep
 def test_the_stories_place_refuse_and_wake(profiles: dict[str, Profile]) -> None:
     """Else the test above would say little."""
     placed = refused = by_rules = woken = 0

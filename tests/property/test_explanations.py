@@ -200,7 +200,7 @@ def test_candidates_pass_the_filters_by_what_was_measured(seed: int) -> None:
                 assert refused is None or not refused.any(), plugin.name
 
 
-@pytest.mark.wide
+@pytest.mark.deep
 def test_the_worlds_of_these_tests_hold_what_matters() -> None:
     """Or the tests above would show little."""
     seen: Counter[str] = Counter()

@@ -126,7 +126,7 @@ def test_everybody_starts_and_one_at_a_time_has_nodes_kept_free(seed: int) -> No
     live(seed)
 
 
-@pytest.mark.wide
+@pytest.mark.deep
 def test_pods_and_gangs_have_had_nodes_kept_free_and_some_could_not() -> None:
     seen = sum((live(seed) for seed in SEEDS), Counter())
     assert min(seen[each] for each in ("pod", "gang", "bound", "hopeless")) > 5, seen

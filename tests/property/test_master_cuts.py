@@ -66,7 +66,7 @@ def said(site: Site) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.wide
+@pytest.mark.deep
 def test_the_logs_let_masters_wait_and_wake() -> None:
     """Else the test above would say little."""
     refused = woken = 0

@@ -149,7 +149,7 @@ def explained(site: Site) -> dict[tuple[int, int], list[Any]]:
     return {key: [getattr(cycle, f) for f in fields] for key, cycle in site.database.attempts.items()}
 
 
-@pytest.mark.wide
+@pytest.mark.deep
 def test_the_producer_of_these_tests_brings_about_what_matters() -> None:
     """Or the test above would show little."""
     reasons: Counter[str] = Counter()

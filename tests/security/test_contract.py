@@ -64,6 +64,7 @@ def seed_with_data(directory: Path) -> None:
     eventually(lambda: len(listed(directory, "decisions")) > 5)
 
 
+@pytest.mark.deep
 def test_an_api_without_keys_keeps_its_contract(server_dir: Path) -> None:
     with up(server_dir, *SHORT_STREAMS):
         seed_with_data(server_dir)

@@ -52,6 +52,7 @@ def test_all_invariants_hold_on_bad_days_with_preemption() -> None:
     assert not tally.failures, "\n".join(tally.failures)
 
 
+@pytest.mark.deep
 @pytest.mark.wide
 def test_every_fault_that_is_on_strikes_and_a_stale_owner_is_refused() -> None:
     tally = Tally()

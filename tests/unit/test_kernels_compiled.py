@@ -61,6 +61,7 @@ for name, module in sys.modules.items():
 """
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.wide
 def test_no_function_is_compiled_twice(tmp_path: Path) -> None:
