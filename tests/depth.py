@@ -1,8 +1,9 @@
 """How deep a run looks: at a tenth of all seeds, examples and days, at a third of them, or at all.
 
-``TEST_DEPTH`` chooses; the Makefile and ``.ci/run`` set it. ``make check`` and ``make test`` look at a tenth;
-continuous integration, ``make deep`` and pytest alone at a third; ``make nightly`` at everything. ``make check``
-leaves out what is marked ``wide`` or ``deep``, ``make test`` what is marked ``deep``, which ``make deep`` runs.
+``TEST_DEPTH`` chooses; the Makefile and ``.ci/run`` set it. ``make check`` and ``make test`` look at a
+tenth; continuous integration, ``make deep`` and pytest alone at a third; ``make nightly`` at everything.
+``make check`` leaves out what is marked ``wide`` or ``deep``, ``make test`` what is marked ``deep``, which
+``make deep`` runs.
 """
 
 from __future__ import annotations
