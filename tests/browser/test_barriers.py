@@ -29,9 +29,8 @@ PAGES = (
 WIDE: ViewportSize = {"width": 1280, "height": 900}
 
 
-@pytest.mark.parametrize(
-    ("scheme", "size"), [("light", WIDE), pytest.param("dark", NARROW, marks=pytest.mark.deep)]
-)
+@pytest.mark.deep
+@pytest.mark.parametrize(("scheme", "size"), [("light", WIDE), ("dark", NARROW)])
 async def test_no_page_has_a_barrier(
     browser: Browser, site: Site, scheme: Literal["light", "dark"], size: ViewportSize
 ) -> None:

@@ -292,8 +292,8 @@ async def refuses(backend: Backend, ledger: Ledger, batch: CommitBatch, outcome:
 
 
 SHARDS = 2
-BACKENDS = ["memory", "embedded", pytest.param("postgres", marks=pytest.mark.real)]
-"""Parameters of a fixture that opens each kind in turn."""
+BACKENDS = ["memory", "embedded", pytest.param("postgres", marks=[pytest.mark.real, pytest.mark.deep])]
+"""Parameters of a fixture that opens each kind in turn; the last two differ in how they are reached."""
 
 
 @contextlib.asynccontextmanager

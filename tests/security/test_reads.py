@@ -263,6 +263,7 @@ def targets(path: str, in_path: list[str], in_query: list[str]) -> Iterator[str]
         yield from (f"{plain}?{given}{name}={value}" for value in values(name))
 
 
+@pytest.mark.deep
 async def test_no_parameter_of_any_route_makes_a_fault(world: World) -> None:
     routes = await questions(world)
     assert len(routes) >= 13

@@ -714,7 +714,7 @@ SHOWN_BY = {
     "reports billed again": 18,
     "actions written again": 18,
 }
-"""A short day that named a build which not every day names at once: it is lived first, the others after it."""
+"""A short day that named a build which not every day names at once: it is lived before all others."""
 
 
 def _end_once_named(world: World, named: Invariant) -> None:
