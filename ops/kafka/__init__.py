@@ -30,6 +30,8 @@ VERSION = "4.1.2"
 _JAVA_MAJOR_MIN = 17
 _START_TIMEOUT_SECONDS = 60.0
 _METADATA = 3  # the number of this request in Kafka's protocol
+_BRIEF = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""In the minutes that it lives, the second compiler would cost more than its code saves."""
 _SIGNALS = (signal.SIGTERM, signal.SIGKILL)
 
 _PROPERTIES = """\
@@ -145,7 +147,7 @@ class KafkaServer:
         log_path = self._directory / "broker.log"
         if not (log_dirs / "meta.properties").exists():
             cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            tool = [java, "-cp", classpath, "kafka.tools.StorageTool", "format", "--standalone"]
+            tool = [java, *_BRIEF, "-cp", classpath, "kafka.tools.StorageTool", "format", "--standalone"]
             tool += [f"--cluster-id={cluster}"]  # which may begin with "-"
             done = subprocess.run(
                 [*tool, "-c", str(properties), *credentials],
@@ -156,11 +158,9 @@ class KafkaServer:
             )
             if done.returncode != 0:
                 raise KafkaServerError(f"formatting {log_dirs} failed: {done.stdout}{done.stderr}")
-        # In the minutes that it lives, the second compiler would cost more than its code saves.
-        options = ["-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         with log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [java, *options, "-cp", classpath, "kafka.Kafka", str(properties)],
+                [java, *_BRIEF, "-Xmx768m", "-cp", classpath, "kafka.Kafka", str(properties)],
                 cwd=self._directory,
                 env=environment("JAVA_HOME"),
                 stdin=subprocess.DEVNULL,
