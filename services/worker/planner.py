@@ -317,7 +317,7 @@ class Planner:
         self.ledger_view.follow_us = self._stopwatch() - began_us
         self.scheduler.fold(Reached(builder.now_ms))
         self.read_ahead.add(records)
-        folded = self._fold(due, builder, is_recorded)
+        folded = self._fold(due, builder, is_recorded, until_ms)
         builder.reach(self._due_moments.ended_ms(builder.now_ms, until_ms), None, "")
         self._now_ms = builder.now_ms
         began_us, is_tried = self._stopwatch(), False
@@ -379,8 +379,12 @@ class Planner:
             if (gone := gone_of(row, self._step_ms)) is not None:
                 self.scheduler.fold(gone, row.shard)
 
-    def _fold(self, due: int | None, builder: BatchBuilder, is_recorded: bool) -> Folded:
-        """Fold records up to one that has to wait; that one and those behind it are kept."""
+    def _fold(self, due: int | None, builder: BatchBuilder, is_recorded: bool, until_ms: int) -> Folded:
+        """Fold records up to one that has to wait; that one and those behind it are kept.
+
+        A tick behind log time, as some clock is or was ahead, moves it by ``tick_ms`` or to what is due
+        before that, with which it is taken: it would be put off for ever where something is due each second.
+        """
         ends, sources = dict[Source, int](), list[Source]()
         shared, end, home = list[tuple[int, FeedEvent]](), 0, 0
         state, is_spread, routes = self.scheduler.state, self.shards_count > 1, self.forwarding.routes
@@ -399,9 +403,10 @@ class Planner:
             if len(builder.decider.made) >= batch_decisions_max:
                 break
             at_ms = record.timestamp_ms
-            if topic == TICKS_TOPIC and at_ms <= builder.now_ms:  # some clock is, or was, ahead
-                at_ms = builder.now_ms + limits.tick_ms
-            if at_ms >= due_ms:  # what is timed comes first
+            is_behind = topic == TICKS_TOPIC and at_ms <= builder.now_ms
+            if is_behind:
+                at_ms = min(builder.now_ms + limits.tick_ms, until_ms or due_ms)
+            elif at_ms >= due_ms:  # what is timed comes first
                 builder.reach(due_ms, None, "")
                 break
             read = record
@@ -417,6 +422,8 @@ class Planner:
             builder.reach(at_ms, decoded.event_at_ms, sent_by(read))
             if builder.now_ms >= self._next_step_ms:
                 self._pass_to(builder.now_ms)
+            if is_behind and at_ms >= due_ms:
+                break
             if decoded.rejected is not None:
                 builder.refuse(read, shard, decoded.rejected)
             elif event is not None and home == shard:

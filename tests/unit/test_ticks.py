@@ -15,18 +15,28 @@ from domain.model.errors import LogRefused
 from domain.model.events import Event, NodeUpserted, PodDeleted, PodUpserted
 from domain.model.limits import tick_ms
 from domain.model.profiles import BUILT_IN_PROFILES
-from services.adapters.memory.database import MemoryDatabase
+from services.adapters.memory.database import MemoryDatabase, OffsetRow
 from services.adapters.memory.ledger import MemoryLedger
 from services.adapters.memory.log import MemoryLog, MemoryWriter
 from services.adapters.memory.outbox import MemoryOutbox
 from services.codec.encode import event_topic_and_key
-from services.ports.log import DECISIONS_TOPIC, PODS_TOPIC, TICKS_TOPIC, Entry, TopicPartition, topic_specs
+from services.ports.log import (
+    DECISIONS_TOPIC,
+    PODS_TOPIC,
+    TICKS_TOPIC,
+    Entry,
+    Record,
+    TopicPartition,
+    topic_specs,
+)
 from services.ports.outbox import Timed
 from services.relay.run import Relay, RelayMetrics, RelaySettings
 from services.relay.ticking import UNREAD_SECONDS, UNREAD_SECONDS_MAX, Ticker
 from services.worker.metrics import WorkerMetrics
 from services.worker.run import BACKOFF_MS, Worker, WorkerSettings
 from tests.builders import Json, event_bytes, node_manifest, pod_manifest
+from tests.hosted import hosted_manifest
+from tests.property.site import Site
 from tests.simulation.loop import SimulatedLoop, VirtualClock
 from tests.simulation.servers import SimulatedLog
 from tests.values import node, pod, template
@@ -243,3 +253,29 @@ def test_a_quiet_log_ends_the_backoff_though_a_clock_was_ahead(ahead_ms: int) ->
         assert loop.run_until_complete(_quiet_log(loop, is_ticking=True, ahead_ms=ahead_ms)) == ["waits"]
     finally:
         loop.close()
+
+
+AT_MS = 1_700_000_000_000
+OF_TICKS = TopicPartition(TICKS_TOPIC, 0)
+EACH_SECOND = {
+    "apiVersion": "berth/v1",
+    "kind": "CoLocationPolicy",
+    "metadata": {"name": "quick"},
+    "spec": {"replicas": {"step": "1s", "wait": "1s"}},
+}
+
+
+def test_a_tick_behind_log_time_is_read_though_something_is_due_each_second() -> None:
+    """Else the moments that are due would come one after another, for ever, before the tick."""
+    site = Site()
+    site.database.offsets[0, TICKS_TOPIC, 0] = OffsetRow(0, 0)
+    site.planner = site.restarted()
+    site.tell("ADDED", EACH_SECOND, hosted_manifest(min=1, max=9), at_ms=AT_MS)
+    for number in range(5):
+        site.take([Record(*OF_TICKS, number, None, b"", AT_MS - 500)])
+        assert site.planner.positions()[OF_TICKS] == number + 1
+    site.tell("ADDED", pod_manifest("later"), at_ms=AT_MS + 400)
+    assert [each["pod"]["name"] for each in site.decided()] == ["later"]
+    last = max(site.database.journal.values(), key=lambda row: row.position)
+    assert last.log_time_ms - AT_MS <= 6 * tick_ms
+    assert site.database.batches_count < 20
