@@ -272,6 +272,7 @@ async def remade(log: Log, kafka: str, specs: list[TopicSpec]) -> None:
     await log.ensure_topics(specs)
 
 
+@pytest.mark.deep
 async def test_brokers_that_ask_who_comes_are_shown_what_the_variables_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

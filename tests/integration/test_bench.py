@@ -61,6 +61,7 @@ async def test_measures_on_given_servers(fresh_kafka: str, postgres_dsn: str, da
     assert "hold events already" in again.stderr
 
 
+@pytest.mark.deep
 def test_measures_on_the_embedded_default() -> None:
     done = run(*TINY, "--embedded")
     assert done.returncode == 0, done.stderr

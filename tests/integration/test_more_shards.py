@@ -99,7 +99,7 @@ async def begun(place: Place) -> None:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("kind", ["embedded", "postgres"])
+@pytest.mark.parametrize("kind", ["embedded", pytest.param("postgres", marks=pytest.mark.deep)])
 async def test_events_of_old_pods_find_them_in_their_new_shards(
     kind: str, request: pytest.FixtureRequest
 ) -> None:

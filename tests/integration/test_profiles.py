@@ -112,7 +112,7 @@ class Asked:
 
 
 @pytest.mark.parametrize(
-    "world", ["embedded", pytest.param("postgres", marks=pytest.mark.real)], indirect=True
+    "world", ["embedded", pytest.param("postgres", marks=[pytest.mark.real, pytest.mark.deep])], indirect=True
 )
 async def test_a_bad_profile_becomes_a_dead_letter_and_the_old_one_stays(world: World) -> None:
     await send(world, applied("MostAllocated"))

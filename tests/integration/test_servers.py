@@ -228,6 +228,7 @@ def test_a_server_that_is_killed_ends_its_parent_too(server_dir: Path, module: s
     wait_until_gone(server_dir)
 
 
+@pytest.mark.deep
 @pytest.mark.real
 async def test_kafka_keeps_its_data_over_a_restart(server_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # One id of a cluster in 64 begins with "-", as an option of the tool that formats the directory does.

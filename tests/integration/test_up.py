@@ -242,6 +242,7 @@ def test_the_demo_places_the_trace_and_goes_on_from_its_state(server_dir: Path) 
     assert f"pods placed\t{placed:,}" in again.stdout
 
 
+@pytest.mark.deep
 def test_ctrl_c_stops_the_demo_cleanly(server_dir: Path) -> None:
     process = subprocess.Popen(
         [*BERTH, "demo", "--port", "0"], env=environment(server_dir), stdout=subprocess.PIPE, text=True

@@ -68,6 +68,7 @@ def run(place: Place, directory: Path, *arguments: str, stdin: str | None = None
     )
 
 
+@pytest.mark.deep
 async def test_decisions_of_a_real_ledger_are_verified_and_planned_alike(
     place: Place, tmp_path: Path
 ) -> None:

@@ -72,6 +72,7 @@ def test_an_api_without_keys_keeps_its_contract(server_dir: Path) -> None:
         assert listed(server_dir, "nodes"), "the API still answers"
 
 
+@pytest.mark.deep
 def test_an_api_with_keys_keeps_its_contract(server_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = berth(server_dir, "api-key", "create", "fuzzer", "--role", "admin")
     key = made.stdout.strip()

@@ -90,7 +90,8 @@ async def flooded(url: str, target: str) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@pytest.mark.parametrize("target", [TARGETS[0], pytest.param(TARGETS[1], marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("target", TARGETS)
 async def test_a_flood_without_a_key_costs_neither_others_their_answer_nor_the_worker_its_shards(
     server_dir: Path, target: str
 ) -> None:

@@ -44,6 +44,7 @@ def test_all_invariants_hold_on_bad_days(first: int) -> None:
     assert tally.faults[Fault.CRASH] > 0, "bad days without a crash test nothing"
 
 
+@pytest.mark.deep
 @pytest.mark.wide
 def test_all_invariants_hold_on_bad_days_with_preemption() -> None:
     tally = Tally()

@@ -371,6 +371,7 @@ def shown(*asked: str) -> str:
     return found.stdout
 
 
+@pytest.mark.deep
 def test_the_command_shows_profiles_side_by_side() -> None:
     asked = ["openb", "--pods", "200", "-p", "first-fit", "-p", "least-allocated"]
     lines = shown(*asked).splitlines()

@@ -134,6 +134,7 @@ def test_containers_use_what_their_curves_say_at_each_time(tianchi: Path) -> Non
     assert first.allocated == last.allocated == pytest.approx([25.25 / 124, 1.5 / 352, 220 / 3897])
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the traces do not come with berth")
 def test_the_files_of_the_contest_read() -> None:
     trace = trace_of("tianchi", Choices(folder=SHARED), seed=0)
