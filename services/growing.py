@@ -84,7 +84,7 @@ async def _check_read(log: Log, ledger: Ledger, leases: Sequence[Lease], shards:
         for lease in leases
         for at in (TopicPartition(NODES_TOPIC, lease.shard), TopicPartition(PODS_TOPIC, lease.shard))
     }
-    ahead = await log.ahead(positions)
+    ahead = await log.backlogs(positions)
     behind = [at for at, each in ahead.items() if each.oldest_ms is not None]
     _check_inboxes(lanes_of({(shard, *at): count for (shard, at), count in kept.items()}), shards)
     if not behind:

@@ -33,7 +33,7 @@ async def lags(
         The log does not answer, or a topic does not exist.
     """
     homes = {shard: partitions_of(shard) for shard in sorted(shards)}
-    ahead = await log.ahead({at: folded.get(at, 0) for home in homes.values() for at in home})
+    ahead = await log.backlogs({at: folded.get(at, 0) for home in homes.values() for at in home})
     found = {}
     for shard, home in homes.items():
         records = sum(max(0, ahead[at].end - folded.get(at, 0)) for at in home)

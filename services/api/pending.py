@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from services.api.answers import PendingGroup, PendingPage
 from services.api.formats import cursor, instant, parse_group, quantities, row_id
-from services.ports.store import Standing, Store, WaitingGroup
+from services.ports.store import QueuePlace, Store, WaitingGroup
 
 
 async def list_pending(
@@ -48,8 +48,8 @@ async def _groups(
     at_ms = _looked_at_ms(store)
     if store.moment is not None:  # what stood before a group in the past is not told
         return [_group(each, at_ms, None) for each in rows]
-    standings = await store.standings(rows) if is_placed and store.seen is None else {}
-    return [_group(each, at_ms, standings.get((each.shard, each.signature))) for each in rows]
+    queue_places = await store.queue_places(rows) if is_placed and store.seen is None else {}
+    return [_group(each, at_ms, queue_places.get((each.shard, each.signature))) for each in rows]
 
 
 def _looked_at_ms(store: Store) -> int:
@@ -64,7 +64,7 @@ def _looked_at_ms(store: Store) -> int:
     return store.moment.log_time_ms if asked_ms is None else min(asked_ms, now_ms)
 
 
-def _group(group: WaitingGroup, at_ms: int, standing: Standing | None) -> PendingGroup:
+def _group(group: WaitingGroup, at_ms: int, place: QueuePlace | None) -> PendingGroup:
     template = group.template
     return PendingGroup(
         signature=group.signature.hex(),
@@ -80,7 +80,7 @@ def _group(group: WaitingGroup, at_ms: int, standing: Standing | None) -> Pendin
         priority=template.priority if template else 0,
         examples=list(group.examples),
         waits_seconds=max(0, at_ms - group.since_ms) // 1000,
-        attempts=standing and standing.attempts_count,
-        groups_before=standing and standing.groups_before,
-        pods_before=standing and standing.pods_before,
+        attempts=place and place.attempts_count,
+        groups_before=place and place.groups_before,
+        pods_before=place and place.pods_before,
     )

@@ -147,7 +147,7 @@ class Executor:
         try:
             topic = await self._topic()
             at = [TopicPartition(DECISIONS_TOPIC, partition) for partition in range(topic.partitions)]
-            first, ahead = await reader.first_offsets(at), await self._log.ahead(dict.fromkeys(at, 0))
+            first, ahead = await reader.first_offsets(at), await self._log.backlogs(dict.fromkeys(at, 0))
             known = self._positions.of(topic.id)
             self._positions.grow({each.partition: ahead[each].end for each in at})
             # What the log has lost at its end is published again, and read again.

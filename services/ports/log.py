@@ -127,7 +127,7 @@ class Span(NamedTuple):
     end: int
 
 
-class Ahead(NamedTuple):
+class Backlog(NamedTuple):
     """What a partition holds from a position on.
 
     ``end`` is the offset after its last record; ``oldest_ms`` is when the first record that lies ahead was
@@ -219,7 +219,7 @@ class Log(Protocol):
     async def writer(self) -> LogWriter:
         """Open a writer."""
 
-    async def ahead(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Ahead]:
+    async def backlogs(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Backlog]:
         """Return what each partition holds from a position on. The position may be no longer retained.
 
         Raises

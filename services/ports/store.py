@@ -171,7 +171,7 @@ class WaitingGroup(NamedTuple):
     template: PodTemplate | None
 
 
-class Standing(NamedTuple):
+class QueuePlace(NamedTuple):
     """Where a group of pending pods stands among those of its shard: by priority, then by its oldest pod.
 
     ``attempts_count`` are the attempts that failed since that pod waits, as far as they are kept. Before it
@@ -514,7 +514,7 @@ class Store(Protocol):
         signature), that of the pod that waits longest first.
         """
 
-    async def standings(self, groups: Sequence[WaitingGroup]) -> dict[tuple[int, bytes], Standing]:
+    async def queue_places(self, groups: Sequence[WaitingGroup]) -> dict[tuple[int, bytes], QueuePlace]:
         """Return by shard and signature where groups stand; pods that this store does not see count, too."""
 
     async def nominations(self, limit: int, after: tuple[str, int] | None) -> Rows[NominatedPod]:

@@ -239,7 +239,7 @@ class Relay:
     async def _check_end(self, shard: int, end: int | None) -> None:
         """Raise ``Diverged`` where the partition ends elsewhere than we left it."""
         at = TopicPartition(DECISIONS_TOPIC, shard)
-        if end is not None and (found := (await self._log.ahead({at: end}))[at].end) != end:
+        if end is not None and (found := (await self._log.backlogs({at: end}))[at].end) != end:
             raise Diverged(f"topic {at.topic}, partition {shard} ends at {found} and not at {end}")
 
     async def _publish_some(

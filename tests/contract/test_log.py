@@ -14,7 +14,7 @@ from domain.model.errors import FieldError, LogTruncated, TopicMismatch, Unavail
 from services.adapters.embedded.log import EmbeddedLog
 from services.codec.partition import RECORD_BYTES_MAX
 from services.ports.log import (
-    Ahead,
+    Backlog,
     Entry,
     Log,
     LogReader,
@@ -78,24 +78,27 @@ async def test_an_append_says_where_its_records_are(harness: Harness, log: Log) 
 async def test_what_lies_ahead_is_known_without_reading_it_all(harness: Harness, log: Log) -> None:
     topic = await harness.topic(partitions=2)
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
-    assert await log.ahead({first: 0, second: 0}) == {first: Ahead(0, None), second: Ahead(0, None)}
+    assert await log.backlogs({first: 0, second: 0}) == {first: Backlog(0, None), second: Backlog(0, None)}
     async with writing(log) as writer, reading(log, topic, 0) as reader:
         for _ in range(3):
             await writer.append(topic, numbered(2), partition=0)
         times = [record.timestamp_ms for record in await read(reader, 6)]
-    assert await log.ahead({first: 0, second: 0}) == {first: Ahead(6, times[0]), second: Ahead(0, None)}
-    assert await log.ahead({first: 4}) == {first: Ahead(6, times[4])}
-    assert await log.ahead({first: 6}) == {first: Ahead(6, None)}
-    assert await log.ahead({}) == {}
+    assert await log.backlogs({first: 0, second: 0}) == {
+        first: Backlog(6, times[0]),
+        second: Backlog(0, None),
+    }
+    assert await log.backlogs({first: 4}) == {first: Backlog(6, times[4])}
+    assert await log.backlogs({first: 6}) == {first: Backlog(6, None)}
+    assert await log.backlogs({}) == {}
     await harness.truncate(first, 4)
-    assert await log.ahead({first: 1}) == {first: Ahead(6, times[4])}
+    assert await log.backlogs({first: 1}) == {first: Backlog(6, times[4])}
 
 
 async def test_nothing_lies_ahead_in_a_partition_that_is_not_there(harness: Harness, log: Log) -> None:
     topic = await harness.topic()
     for at in (TopicPartition(topic, 1), TopicPartition(f"{topic}.not", 0)):
         with pytest.raises(Unavailable, match="does not exist"):
-            await log.ahead({at: 0})
+            await log.backlogs({at: 0})
 
 
 async def test_records_come_back_as_they_were_appended(harness: Harness, log: Log) -> None:

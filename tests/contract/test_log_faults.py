@@ -193,7 +193,7 @@ async def test_a_database_without_tables_says_what_to_do(embedded_dsn: str) -> N
 
 
 async def _look(log: KafkaLog) -> None:
-    await log.ahead({TopicPartition("looked-at", 0): 0})
+    await log.backlogs({TopicPartition("looked-at", 0): 0})
 
 
 async def _ask(log: KafkaLog) -> None:

@@ -431,18 +431,18 @@ async def test_groups_stand_by_priority_and_then_by_their_oldest_pod(
     advances = [advance(leases[1], 3, 9)]
     await commit(ledger, batch_of(advances=advances, templates=made, pending_added=pods, log_time_ms=AT_MS))
     groups = await store.pending(1)
-    found = await store.standings(groups)
+    found = await store.queue_places(groups)
     order = sorted(found, key=lambda key: found[key].groups_before)
     assert [key[1] for key in order] == [names["urgent"], OTHER, names["late"], names["none"]]
     assert [found[key].groups_before for key in order] == [0, 1, 2, 3]
     assert [found[key].pods_before for key in order] == [0, 1, 3, 4]
     assert found[1, OTHER].attempts_count == 0, "all were before its oldest pod began to wait"
-    assert await store.seen_by(["ns"]).standings(groups) == found
+    assert await store.seen_by(["ns"]).queue_places(groups) == found
     (first,) = await store.pending(0)
-    assert await store.standings([first, groups[0]]) == {
+    assert await store.queue_places([first, groups[0]]) == {
         (0, OTHER): (1, 0, 0), (1, groups[0].signature): found[1, groups[0].signature]
     }  # fmt: skip
-    assert await store.standings([]) == {}
+    assert await store.queue_places([]) == {}
 
 
 async def test_of_many_attempts_the_first_few_and_the_latest_stay(

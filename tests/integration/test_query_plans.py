@@ -414,7 +414,7 @@ API_READS: dict[str, tuple[Callable[[PostgresStore], Awaitable[Any]], set[str]]]
     "the group of a pod": (lambda store: store.pending(1, b"\7"), {"pending_group"}),
     "what waits of who sees few": (lambda store: store.seen_by({"rare"}).pending(None), {"pending_pod"}),
     "where a group stands": (
-        lambda store: store.standings([WaitingGroup(1, b"\7", 1, 0, (), *[None] * 5)]),
+        lambda store: store.queue_places([WaitingGroup(1, b"\7", 1, 0, (), *[None] * 5)]),
         {"group_attempts_pkey"},  # its second question counts what waits in the shard, as a list does
     ),
     "dead letters": (lambda store: store.deadletters(100, (ROWS // 8, 1)), {"dead_letters_pkey"}),

@@ -102,7 +102,7 @@ async def test_events_go_in_and_out_whatever_the_broker_asks_for(granted: AskedB
         while not records:
             records = await reader.poll(10, timeout_seconds=5)
         assert records[0].value == b"{}"
-        (ahead,) = (await log.ahead({TopicPartition(PODS_TOPIC, 0): 0})).values()
+        (ahead,) = (await log.backlogs({TopicPartition(PODS_TOPIC, 0): 0})).values()
         assert ahead.end == span.end
         await reader.aclose()
         await writer.aclose()

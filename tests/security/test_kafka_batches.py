@@ -317,7 +317,7 @@ async def test_a_real_broker_takes_such_batches_and_a_reader_survives_them(fresh
     last = await log.last_record(at)
     assert last is not None
     assert last.value == b"after"
-    assert (await log.ahead({at: 1}))[at].oldest_ms is not None
+    assert (await log.backlogs({at: 1}))[at].oldest_ms is not None
     for each in (reader, writer, log):
         await each.aclose()
 

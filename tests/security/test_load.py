@@ -134,7 +134,7 @@ class Counting:
     def __init__(self) -> None:
         self.asked, self.silent = 0, False
 
-    async def ahead(self, positions: Mapping[Any, int]) -> Mapping[Any, Any]:
+    async def backlogs(self, positions: Mapping[Any, int]) -> Mapping[Any, Any]:
         """See ``ports.Log``."""
         self.asked += 1
         if self.silent:

@@ -473,7 +473,7 @@ class _OtherTimeline(_Relaying):
 async def _believe_the_cursor(log: Log, outbox: Outbox, shard: int, noted: int, *_: object) -> Tail:
     """Go on where the ledger says that it was published up to, whatever the topic holds."""
     at = TopicPartition(DECISIONS_TOPIC, shard)
-    return Tail(noted, (await log.ahead({at: 0}))[at].end, None)
+    return Tail(noted, (await log.backlogs({at: 0}))[at].end, None)
 
 
 # -------------------------------------------------------------------------------------------- preemption

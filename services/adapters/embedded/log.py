@@ -11,7 +11,7 @@ from domain.model.errors import BerthError, LogTruncated, TopicMismatch, Unavail
 from services.adapters.embedded import statements as sql
 from services.adapters.postgres.connections import PLAIN, Session
 from services.codec.partition import split
-from services.ports.log import Ahead, Entry, Record, Span, TopicPartition, TopicSpec, TopicState, no_topic
+from services.ports.log import Backlog, Entry, Record, Span, TopicPartition, TopicSpec, TopicState, no_topic
 
 
 class EmbeddedLog:
@@ -64,7 +64,7 @@ class EmbeddedLog:
         """See ``ports.Log``; connects at the first use."""
         return EmbeddedWriter(self._dsn)
 
-    async def ahead(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Ahead]:
+    async def backlogs(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Backlog]:
         """See ``ports.Log``. Cost: one statement."""
         columns = zip(*((*at, position) for at, position in positions.items()), strict=True)
         async with self._session.use() as connection:
@@ -73,7 +73,7 @@ class EmbeddedLog:
             if row["next_offset"] is None:
                 raise Unavailable(f"partition {row['partition']} of topic {row['topic']} does not exist")
         return {
-            TopicPartition(topic, partition): Ahead(end, oldest_ms)
+            TopicPartition(topic, partition): Backlog(end, oldest_ms)
             for topic, partition, end, oldest_ms in rows
         }
 

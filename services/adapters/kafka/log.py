@@ -17,7 +17,7 @@ from services.adapters.kafka.reader import KafkaReader
 from services.adapters.kafka.topics import ensure, widen
 from services.adapters.kafka.writer import KafkaWriter
 from services.config import KafkaAccess
-from services.ports.log import Ahead, Record, TopicPartition, TopicSpec, TopicState
+from services.ports.log import Backlog, Record, TopicPartition, TopicSpec, TopicState
 
 
 class KafkaLog:
@@ -70,9 +70,9 @@ class KafkaLog:
         """See ``ports.Log``; connects at the first use."""
         return KafkaWriter(self._cluster, self.partitions)
 
-    async def ahead(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Ahead]:
+    async def backlogs(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Backlog]:
         """See ``ports.Log``; the connection for it stays open."""
-        return await self._probe.ahead(positions)
+        return await self._probe.backlogs(positions)
 
     async def last_record(self, at: TopicPartition) -> Record | None:
         """See ``ports.Log``. Cost: one record, unless the end of the partition was compacted away."""

@@ -11,7 +11,7 @@ from aiokafka import TopicPartition as KafkaPartition
 from domain.model.errors import Unavailable
 from services.adapters.kafka.connection import Cluster, finish, guarded, uncut
 from services.adapters.kafka.internals import Budget, close_client
-from services.ports.log import Ahead, TopicPartition
+from services.ports.log import Backlog, TopicPartition
 
 _POLL_MS = 100
 
@@ -27,11 +27,11 @@ class Probe:
         self._turn = asyncio.Lock()
         self._budget = Budget()
 
-    async def ahead(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Ahead]:
+    async def backlogs(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Backlog]:
         """See ``ports.Log``. Cost: a request per broker, and one more per partition with something ahead."""
-        return await uncut(self._ahead(positions)) if positions else {}
+        return await uncut(self._backlogs(positions)) if positions else {}
 
-    async def _ahead(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Ahead]:
+    async def _backlogs(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Backlog]:
         async with self._turn:
             await self._check(positions)
             try:
@@ -51,7 +51,7 @@ class Probe:
 
     async def _look(
         self, consumer: AIOKafkaConsumer, positions: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, Ahead]:
+    ) -> dict[TopicPartition, Backlog]:
         ends = await consumer.end_offsets([KafkaPartition(*at) for at in positions])
         behind = {KafkaPartition(*at): start for at, start in positions.items() if start < ends[at]}
         times: dict[tuple[str, int], int] = {}
@@ -69,7 +69,7 @@ class Probe:
                         await self._give_up_on_holes(consumer, behind, missing, ends)
             finally:
                 consumer.unsubscribe()  # or it would go on fetching
-        return {at: Ahead(ends[at], times.get(at)) for at in positions}
+        return {at: Backlog(ends[at], times.get(at)) for at in positions}
 
     async def _give_up_on_holes(
         self,

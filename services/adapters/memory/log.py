@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from domain.model.errors import LogTruncated, TopicMismatch, Unavailable
 from services.codec.partition import split
 from services.ports.clock import Clock
-from services.ports.log import Ahead, Entry, Record, Span, TopicPartition, TopicSpec, TopicState, no_topic
+from services.ports.log import Backlog, Entry, Record, Span, TopicPartition, TopicSpec, TopicState, no_topic
 
 
 class _Partition:
@@ -76,14 +76,14 @@ class MemoryLog:
         """See ``ports.Log``."""
         return MemoryWriter(self)
 
-    async def ahead(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Ahead]:
+    async def backlogs(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Backlog]:
         """See ``ports.Log``."""
         found = {}
         for at, position in positions.items():
             partition = self.partition(at)
             ahead = partition.slots[max(0, position - partition.first) :]
             oldest_ms = next((record.timestamp_ms for record in ahead if record is not None), None)
-            found[at] = Ahead(partition.end, oldest_ms)
+            found[at] = Backlog(partition.end, oldest_ms)
         return found
 
     async def last_record(self, at: TopicPartition) -> Record | None:

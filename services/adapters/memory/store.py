@@ -64,9 +64,9 @@ from services.ports.store import (
     PodFilter,
     PodState,
     Processes,
+    QueuePlace,
     RefusedRecord,
     Rows,
-    Standing,
     WaitingGroup,
 )
 from services.ports.tail import Tail
@@ -289,8 +289,8 @@ class MemoryStore:
         found = [self._group(*place[1:], groups[place[1:]]) for place in ordered]
         return page(found, limit, lambda group: len(msgspec.json.encode(group.reasons)))
 
-    async def standings(self, groups: Sequence[WaitingGroup]) -> dict[tuple[int, bytes], Standing]:
-        """See ``Store.standings``."""
+    async def queue_places(self, groups: Sequence[WaitingGroup]) -> dict[tuple[int, bytes], QueuePlace]:
+        """See ``Store.queue_places``."""
         pods: dict[tuple[int, bytes], list[PendingPod]] = {}
         for pod in self._database.pending.values():
             pods.setdefault((pod.shard, pod.signature), []).append(pod)
@@ -302,7 +302,7 @@ class MemoryStore:
                 continue
             before = [other for other in pods if other[0] == key[0] and turns[other] < turns[key]]
             attempts = self._database.group_attempts.get(key, ())
-            found[key] = Standing(
+            found[key] = QueuePlace(
                 attempts_count=sum(a.times for a in attempts if a.last_at_ms >= each.since_ms),
                 groups_before=len(before),
                 pods_before=sum(len(pods[other]) for other in before),

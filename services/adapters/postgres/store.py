@@ -70,9 +70,9 @@ from services.ports.store import (
     PodFilter,
     PodState,
     Processes,
+    QueuePlace,
     RefusedRecord,
     Rows,
-    Standing,
     WaitingGroup,
 )
 from services.ports.tail import Tail
@@ -300,7 +300,7 @@ class PostgresStore:
         groups = (WaitingGroup._make((*row[:last], template_of(row.spec))) for row in rows)
         return Rows(groups, more=rows.more)
 
-    async def standings(self, groups: Sequence[WaitingGroup]) -> dict[tuple[int, bytes], Standing]:
+    async def queue_places(self, groups: Sequence[WaitingGroup]) -> dict[tuple[int, bytes], QueuePlace]:
         """Count the pending pods of the shards by group, and walk the primary key of attempts."""
         if not groups:
             return {}
@@ -310,7 +310,7 @@ class PostgresStore:
         }
         rows = await self._engine.rows(places_of(asked), Pool.LISTS)
         return {
-            (row.shard, bytes(row.signature)): Standing(
+            (row.shard, bytes(row.signature)): QueuePlace(
                 attempts_count=attempts.get((row.shard, bytes(row.signature)), 0),
                 groups_before=row.groups_before,
                 pods_before=int(row.pods_before or 0),
