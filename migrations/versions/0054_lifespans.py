@@ -24,7 +24,9 @@ _LIFESPAN = f"""
 CREATE FUNCTION past.lifespan(opened_by integer, opened_batch bigint, closed_by integer, closed_batch bigint)
 RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN opened_by = closed_by
-        THEN width_bucket(closed_batch - opened_batch, '{{{",".join(map(str, LIFESPANS))}}}'::bigint[])
+        THEN pg_catalog.width_bucket(
+            closed_batch - opened_batch, '{{{",".join(map(str, LIFESPANS))}}}'::bigint[]
+        )
         ELSE {len(LIFESPANS)} END
 $$
 """
@@ -38,31 +40,31 @@ WHERE closed_batch IS NOT NULL
 # shard and class, whatever it believes of what is there.
 _CLOSED_SINCE = (
     f"""
-CREATE FUNCTION past.closed_since(batches bigint[], seqs bigint[]) RETURNS SETOF public.placements
-LANGUAGE sql STABLE ROWS 100000 AS $$
+CREATE FUNCTION past.closed_between(batches bigint[], seqs bigint[], until bigint[])
+RETURNS SETOF public.placements LANGUAGE sql STABLE ROWS 100000 AS $$
     SELECT p.*
-    FROM unnest(batches) WITH ORDINALITY AS s (batch, at)
+    FROM unnest(batches, until) WITH ORDINALITY AS s (batch, until, at)
     CROSS JOIN unnest('{{{",".join(map(str, [*(each - 1 for each in LIFESPANS), NO_END]))}}}'::bigint[])
         WITH ORDINALITY AS class (longest, at)
     CROSS JOIN LATERAL (
         SELECT * FROM public.placements
         WHERE closed_by = s.at - 1 AND {_CLASS} = class.at - 1
-            AND closed_batch > s.batch AND closed_batch <= s.batch + class.longest OFFSET 0
+            AND closed_batch > s.batch AND closed_batch <= least(s.batch + class.longest, s.until) OFFSET 0
     ) AS p WHERE p.seq < (SELECT seqs)[p.shard + 1]
 $$
 """,
     """
 CREATE OR REPLACE FUNCTION past.closed_since() RETURNS SETOF public.placements
 LANGUAGE sql STABLE ROWS 100000 AS $$
-    SELECT * FROM past.closed_since(past.batches(), past.seqs())
+    SELECT * FROM past.closed_between(past.batches(), past.seqs(), NULL)
 $$
 """,
     "DROP FUNCTION past.closing()",
 )
 _SAYS = {
     "past.lifespan": "the class of how many batches a placement lasted",
-    "past.closed_since(bigint[], bigint[])": "placements that were open when the shards were at these "
-    "batches and decisions, and have ended since",
+    "past.closed_between": "placements that were open when the shards were at these batches and decisions, "
+    "and ended until those batches; null: have ended since",
 }
 
 
@@ -70,6 +72,8 @@ def upgrade() -> None:
     """Replace the index of what closed, and what reads it."""
     for statement in (_LIFESPAN, _INDEX, *_CLOSED_SINCE):
         op.execute(statement)
+    # Whoever writes a placement computes its class, also where functions are nobody's by default.
+    op.execute("GRANT EXECUTE ON FUNCTION past.lifespan TO PUBLIC")
     for function, says in _SAYS.items():
         op.execute(f"COMMENT ON FUNCTION {function} IS '{says}'")
     op.execute("DROP INDEX placements_closed")

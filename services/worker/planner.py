@@ -422,8 +422,6 @@ class Planner:
             builder.reach(at_ms, decoded.event_at_ms, sent_by(read))
             if builder.now_ms >= self._next_step_ms:
                 self._pass_to(builder.now_ms)
-            if is_behind and at_ms >= due_ms:
-                break
             if decoded.rejected is not None:
                 builder.refuse(read, shard, decoded.rejected)
             elif event is not None and home == shard:
@@ -434,7 +432,7 @@ class Planner:
                     shared.append((len(builder.pods.opened), as_folded(event, changes)))
                 elif shared and isinstance(event, NodeDeleted):
                     shared = without_measured(shared, event.name)
-            if configures:
+            if configures or (is_behind and at_ms >= due_ms):
                 break
             if topic == CONFIG_TOPIC and isinstance(event, ConfigUpserted) and event.kind == HOSTED_REPLICAS:
                 due_ms = self._expect_step(builder.now_ms, is_recorded)

@@ -11,6 +11,8 @@ RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "be
 """Everything that axe-core knows of, but for its experiments."""
 NARROW: ViewportSize = {"width": 360, "height": 740}
 
+expect.set_options(timeout=30_000)  # a machine that does much else may take more than 5 s for what it shows
+
 
 async def sign_in(page: Page, key: str, path: str = "") -> None:
     """Open a page of the console, show a key, and be there."""

@@ -11,6 +11,7 @@ import pytest
 
 from domain.model.decisions import Outcome
 from domain.model.pods import PodTemplate
+from services.adapters.postgres import past
 from services.ports.field import FieldFilter
 from services.ports.journal import BATCHES, JournalRow, pack_order
 from services.ports.ledger import (
@@ -267,7 +268,8 @@ def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[PodC
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_the_past_is_as_it_was(backend: Backend, seed: int) -> None:
+async def test_the_past_is_as_it_was(backend: Backend, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past, "_MANY", 2 * (seed % 3))  # of two moments few or many decisions lie between
     history, store = await History.begin(seed, backend), backend.store()
     told = [(await history.step(), await answers(store)) for _ in range(40)]
     moments: list[Moment] = []

@@ -60,7 +60,7 @@ async def test_what_ended_since_is_found_whatever_it_lasted(
             batches = [draw.randrange(2_000) for _ in range(SHARDS)]
             seqs = [draw.randrange(1_200) for _ in range(SHARDS)]
             found = await connection.fetch(
-                "SELECT pod_uid FROM past.closed_since($1, $2) WHERE opened_batch IS NULL "
+                "SELECT pod_uid FROM past.closed_between($1, $2, NULL) WHERE opened_batch IS NULL "
                 "OR opened_batch <= ($1::bigint[])[opened_by + 1]",
                 batches,
                 seqs,

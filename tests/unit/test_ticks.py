@@ -13,7 +13,7 @@ from domain.cycle.schedule import Scheduler
 from domain.engine.verdicts import Placement
 from domain.model.errors import LogRefused
 from domain.model.events import Event, NodeUpserted, PodDeleted, PodUpserted
-from domain.model.limits import tick_ms
+from domain.model.limits import event_bytes_max, tick_ms
 from domain.model.profiles import BUILT_IN_PROFILES
 from services.adapters.memory.database import MemoryDatabase, OffsetRow
 from services.adapters.memory.ledger import MemoryLedger
@@ -279,3 +279,12 @@ def test_a_tick_behind_log_time_is_read_though_something_is_due_each_second() ->
     last = max(site.database.journal.values(), key=lambda row: row.position)
     assert last.log_time_ms - AT_MS <= 6 * tick_ms
     assert site.database.batches_count < 20
+
+
+def test_a_tick_behind_log_time_that_cannot_be_read_is_told_of_though_something_is_due() -> None:
+    site = Site()
+    site.database.offsets[0, TICKS_TOPIC, 0] = OffsetRow(0, 0)
+    site.planner = site.restarted()
+    site.tell("ADDED", EACH_SECOND, hosted_manifest(min=1, max=9), at_ms=AT_MS)
+    site.take([Record(*OF_TICKS, 0, None, b"x" * (event_bytes_max + 1), AT_MS - 500)])
+    assert [letter.code for letter in site.database.dead_letters[0]] == ["too-large"]

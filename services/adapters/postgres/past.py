@@ -60,20 +60,29 @@ def _held(table: str, begin: str, end: str, at: str) -> str:
 _PLACED = "p.shard, p.seq, p.pod_uid, p.namespace, p.name, p.node"
 _OF_PLACED = f"{_PLACED}, p.opened_by, p.opened_batch, p.closed_by, p.closed_batch"
 _WAITED = "w.pod_uid, w.namespace, w.name, w.added_by, w.added_batch"
-# What was open at one of the moments, and not at both. What came and went between them may be most of the
-# history: none of it is read.
-_TOUCHED = f"""
-    SELECT {_OF_PLACED} FROM past.closed_since(CAST(:b1 AS bigint[]), CAST(:q1 AS bigint[])) p
-    WHERE p.closed_batch <= (CAST(:b2 AS bigint[]))[p.closed_by + 1]
-    UNION ALL
-    SELECT {_OF_PLACED} FROM past.closed_since(CAST(:b2 AS bigint[]), CAST(:q2 AS bigint[])) p
+# What was open at one of the moments, and not at both: what was there and closed between them, and what
+# opened between them and was still there. Of what opened between them either all is read, or, where that is
+# much, what was open at the second moment.
+_CLOSED = f"""
+    SELECT {_OF_PLACED}
+    FROM past.closed_between(CAST(:b1 AS bigint[]), CAST(:q1 AS bigint[]), CAST(:b2 AS bigint[])) p"""
+_OPENED = f"""
+    SELECT {_OF_PLACED} FROM cuts CROSS JOIN LATERAL (
+        SELECT * FROM public.placements c WHERE c.shard = cuts.shard AND c.seq >= cuts.q1 AND c.seq < cuts.q2
+            AND (c.released_at_ms IS NULL OR c.closed_batch > (CAST(:b2 AS bigint[]))[c.closed_by + 1])
+        OFFSET 0
+    ) p"""
+_OPENED_OF_MANY = f"""
+    SELECT {_OF_PLACED} FROM past.closed_between(CAST(:b2 AS bigint[]), CAST(:q2 AS bigint[]), NULL) p
     WHERE p.seq >= (CAST(:q1 AS bigint[]))[p.shard + 1]
     UNION ALL
     SELECT {_OF_PLACED} FROM public.placements p WHERE p.released_at_ms IS NULL
         AND p.seq >= (CAST(:q1 AS bigint[]))[p.shard + 1] AND p.seq < (CAST(:q2 AS bigint[]))[p.shard + 1]"""
+_MANY = 200_000
+"""Decisions between two moments, of which not all are read."""
 
 _PODS = f"""
-WITH {_CUTS}, touched AS ({_TOUCHED}
+WITH {_CUTS}, touched AS ({_CLOSED} UNION ALL {{opened}}
 ), waits AS (
     SELECT {_WAITED}, NULL::int AS removed_by, NULL::bigint AS removed_batch FROM public.pending w
     UNION ALL SELECT {_WAITED}, w.removed_by, w.removed_batch FROM cuts JOIN public.past_pending w
@@ -162,10 +171,9 @@ class PostgresPast:
         batches = {"b1": list(before.batches), "b2": list(after.batches)}
         cuts = {**batches, "q1": list(before.seqs), "q2": list(after.seqs)}
         namespaces = None if seen is None else sorted(seen)
-        pods = [
-            PodChange(**row._mapping)
-            for row in await self._engine.rows(_pods.bindparams(**cuts, seen=namespaces), Pool.PAST)
-        ]
+        is_many = sum(after.seqs) - sum(before.seqs) > _MANY
+        asked = (_pods_of_many if is_many else _pods_of_few).bindparams(**cuts, seen=namespaces)
+        pods = [PodChange(**row._mapping) for row in await self._engine.rows(asked, Pool.PAST)]
         nodes = [
             NodeChange(row.name, _spec(row.before), _spec(row.after))
             for row in await self._engine.rows(_nodes.bindparams(**batches), Pool.PAST)
@@ -177,10 +185,14 @@ class PostgresPast:
 _NUMBERS = sa.ARRAY(sa.BigInteger)
 
 
-_pods = sa.text(_PODS).bindparams(
-    *(sa.bindparam(name, type_=_NUMBERS) for name in ("b1", "b2", "q1", "q2")),
-    sa.bindparam("seen", type_=sa.ARRAY(sa.Text)),
-)
+def _pods(opened: str) -> sa.TextClause:
+    return sa.text(_PODS.replace("{opened}", opened)).bindparams(
+        *(sa.bindparam(name, type_=_NUMBERS) for name in ("b1", "b2", "q1", "q2")),
+        sa.bindparam("seen", type_=sa.ARRAY(sa.Text)),
+    )
+
+
+_pods_of_few, _pods_of_many = _pods(_OPENED), _pods(_OPENED_OF_MANY)
 _nodes = sa.text(_NODES).bindparams(*(sa.bindparam(name, type_=_NUMBERS) for name in ("b1", "b2")))
 
 

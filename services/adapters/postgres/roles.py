@@ -180,6 +180,7 @@ def _statements(made: list[str]) -> Iterator[str]:
     for role in (API, AUDITOR):
         yield f"GRANT USAGE ON SCHEMA past TO {role}"
         yield f"GRANT SELECT ON ALL TABLES IN SCHEMA past TO {role}"
+        yield f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA past TO {role}"
     yield f"GRANT USAGE ON SCHEMA {VIEWS} TO {AUDITOR}"
     yield f"GRANT SELECT ON ALL TABLES IN SCHEMA {VIEWS} TO {AUDITOR}"
     for table, grants in GRANTS.items():
