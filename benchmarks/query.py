@@ -530,10 +530,12 @@ async def committing(dsn: str, per_second: int, beside: str, work: Awaitable[_T]
         cwd="/",
         env=environment(PYTHONPATH=python_path()),
     )
+    assert process.stdin is not None
     try:
         done = await work
     finally:
-        out, _ = await process.communicate()  # the end of its input is the end of its work
+        process.stdin.close()  # the end of its input is the end of its work
+        out, _ = await process.communicate()
     took, passed = msgspec.json.decode(out, type=tuple[list[float], float])
     took.sort()
     commits = Commits(
