@@ -128,10 +128,9 @@ def pytest_runtest_logfinish(nodeid: str) -> None:
         if sys.platform == "linux":
             ctypes.CDLL(None).malloc_trim(0)  # most of it is free by then, and the C library's
         _resident_bytes[0] = _resident()
-    if gc.get_stats()[2]["collections"] != _collected[0]:
-        gc.collect()  # what was left behind since then is found, and not frozen with all that stays
+    if (collected := gc.get_stats()[2]["collections"]) != _collected[0]:
+        _collected[0] = collected
         gc.freeze()  # as workers that ran in this process look at everything when they end
-        _collected[0] = gc.get_stats()[2]["collections"]
 
 
 def pytest_sessionfinish() -> None:
