@@ -34,7 +34,7 @@ dev: $(VENV)/.installed-dev  ## the same with all that the tests need
 demo: install  ## place a real cluster's trace, explain a decision, serve the API (ARGS=--exit: stop then)
 	$(VENV)/bin/berth demo $(ARGS)
 
-test: $(VENV)/.installed-dev  ## everything that must hold, with real Kafka and Postgres (ARGS: for pytest)
+test: $(VENV)/.installed-dev  ## what must hold, with real Kafka and Postgres, but for make deep (ARGS: for pytest)
 	TEST_DEPTH=$${TEST_DEPTH:-test} $(PYTEST) -m "not deep" $(ARGS)
 
 deep: $(VENV)/.installed-dev  ## what make test leaves out: days on real servers, all commands of the documents

@@ -84,8 +84,8 @@ async def _check_read(log: Log, ledger: Ledger, leases: Sequence[Lease], shards:
         for lease in leases
         for at in (TopicPartition(NODES_TOPIC, lease.shard), TopicPartition(PODS_TOPIC, lease.shard))
     }
-    ahead = await log.backlogs(positions)
-    behind = [at for at, each in ahead.items() if each.oldest_ms is not None]
+    backlogs = await log.backlogs(positions)
+    behind = [at for at, each in backlogs.items() if each.oldest_ms is not None]
     _check_inboxes(lanes_of({(shard, *at): count for (shard, at), count in kept.items()}), shards)
     if not behind:
         return

@@ -33,10 +33,10 @@ async def lags(
         The log does not answer, or a topic does not exist.
     """
     homes = {shard: partitions_of(shard) for shard in sorted(shards)}
-    ahead = await log.backlogs({at: folded.get(at, 0) for home in homes.values() for at in home})
+    backlogs = await log.backlogs({at: folded.get(at, 0) for home in homes.values() for at in home})
     found = {}
     for shard, home in homes.items():
-        records = sum(max(0, ahead[at].end - folded.get(at, 0)) for at in home)
-        oldest_ms = min((ms for at in home if (ms := ahead[at].oldest_ms) is not None), default=now_ms)
+        records = sum(max(0, backlogs[at].end - folded.get(at, 0)) for at in home)
+        oldest_ms = min((ms for at in home if (ms := backlogs[at].oldest_ms) is not None), default=now_ms)
         found[shard] = Lag(records, max(0, now_ms - oldest_ms) / 1000)
     return found

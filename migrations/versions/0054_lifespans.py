@@ -72,7 +72,7 @@ def upgrade() -> None:
     """Replace the index of what closed, and what reads it."""
     for statement in (_LIFESPAN, _INDEX, *_CLOSED_SINCE):
         op.execute(statement)
-    # Whoever writes a placement computes its class, also where functions are nobody's by default.
+    # Each role that closes placements computes their classes; by default functions may be granted to none.
     op.execute("GRANT EXECUTE ON FUNCTION past.lifespan TO PUBLIC")
     for function, says in _SAYS.items():
         op.execute(f"COMMENT ON FUNCTION {function} IS '{says}'")

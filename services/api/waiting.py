@@ -147,7 +147,7 @@ async def _ends(sent: Appended, log: Log) -> dict[TopicPartition, int]:
             TopicPartition(each.topic, partition_for(*each.entry[:2], counts[each.topic]))
             for each in sent.events
         }
-        return {at: ahead.end for at, ahead in (await log.backlogs(dict.fromkeys(places, 0))).items()}
+        return {at: backlog.end for at, backlog in (await log.backlogs(dict.fromkeys(places, 0))).items()}
     ends: dict[TopicPartition, int] = {}
     for span in sent.spans:
         at = TopicPartition(span.topic, span.partition)

@@ -147,11 +147,11 @@ class Executor:
         try:
             topic = await self._topic()
             at = [TopicPartition(DECISIONS_TOPIC, partition) for partition in range(topic.partitions)]
-            first, ahead = await reader.first_offsets(at), await self._log.backlogs(dict.fromkeys(at, 0))
+            first, backlogs = await reader.first_offsets(at), await self._log.backlogs(dict.fromkeys(at, 0))
             known = self._positions.of(topic.id)
-            self._positions.grow({each.partition: ahead[each].end for each in at})
+            self._positions.grow({each.partition: backlogs[each].end for each in at})
             # What the log has lost at its end is published again, and read again.
-            goes_on = {each: min(known.get(each.partition, 0), ahead[each].end) for each in at}
+            goes_on = {each: min(known.get(each.partition, 0), backlogs[each].end) for each in at}
             await reader.assign({each: max(first[each], goes_on[each]) for each in at})
             clock = asyncio.get_running_loop().time
             look_at = clock() + CHECK_SECONDS
