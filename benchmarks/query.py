@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -47,6 +48,7 @@ from services.ports.ledger import (
     Lease,
     NodeClaim,
     OffsetAdvance,
+    PlacementClosed,
     PlacementOpened,
 )
 from services.ports.log import PODS_TOPIC, TopicPartition
@@ -429,7 +431,9 @@ async def ask_all(
 # ------------------------------------------------------------------------------------------- commits beside
 
 PODS = 2_000
-"""Pods that a commit places."""
+"""Pods that a commit places, and that leave by it."""
+STAY = 50
+"""After so many commits a pod leaves, so that a node's pods do not grow with the time that is measured."""
 
 
 async def commit_until(ended: threading.Event, dsn: str, per_second: int) -> tuple[list[float], float]:
@@ -445,15 +449,18 @@ async def commit_until(ended: threading.Event, dsn: str, per_second: int) -> tup
         base = await ledger.load_base()
         versions = {node.id: node.version for node in base.nodes}
         seq, batch = await _counted(dsn)
+        there = deque[list[Decision]]()
         began = due = time.perf_counter()
         while not ended.is_set():
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             due += PODS / per_second
-            made = _placing(lease, seq, batch, versions)
+            leaving = there.popleft() if len(there) == STAY else []
+            made = _placing(lease, seq, batch, versions, leaving)
             started = time.perf_counter()
             assert isinstance(await ledger.commit(made), Committed)
             took.append((time.perf_counter() - started) * 1_000)
-            seq, batch = seq + PODS, batch + 1
+            there.append([decided for decided, _ in made.decisions.made[:PODS]])
+            seq, batch = seq + PODS + len(leaving), batch + 1
         stopped = time.perf_counter()
         await ledger.release([lease])
     finally:
@@ -474,8 +481,10 @@ async def _counted(dsn: str) -> tuple[int, int]:
         await connection.close()
 
 
-def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> CommitBatch:
-    """Return the batch that places pods on the first nodes, as many on each."""
+def _placing(
+    lease: Lease, first: int, batch: int, versions: dict[int, int], leaving: Sequence[Decision]
+) -> CommitBatch:
+    """Return the batch by which pods are placed on the first nodes, as many on each, and others leave them."""
     at_ms, signature = BEGIN_MS + 10**9 + batch, hashlib.md5(b"0", usedforsecurity=False).digest()
     count = next(count for count in (1_000, 500, 100, 10) if count <= len(versions))
     each = PODS // count
@@ -496,15 +505,21 @@ def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> 
         )
         made.append((decided, encode_decision(decided, fragment, {"app": "web"}, 17, "key:ops")))
         opened.append(PlacementOpened(**pod, labels={"app": "web"}, node=node, adopted=False, at_ms=at_ms))
-    claims = []
+    for seq, placed in enumerate(leaving, first + PODS):
+        decided = msgspec.structs.replace(
+            placed, seq=seq, outcome=Outcome.RELEASED, decided_at_ms=at_ms, cycle_seq=0
+        )
+        made.append((decided, encode_decision(decided, fragment, {"app": "web"}, 17, "key:ops")))
+    claims, changes = [], each * (2 if leaving else 1)
     for number in range(1, count + 1):
-        seen: dict[str, Any] = {"version_seen": versions[number], "spec_count_seen": 1, "changes": each}
-        claims.append(NodeClaim(id=number, name=f"node-{number}", delta={"cpu": each}, **seen))
-        versions[number] += each
+        seen: dict[str, Any] = {"version_seen": versions[number], "spec_count_seen": 1, "changes": changes}
+        delta = {} if leaving else {"cpu": each}
+        claims.append(NodeClaim(id=number, name=f"node-{number}", delta=delta, **seen))
+        versions[number] += changes
     row = JournalRow(
         shard=lease.shard,
         batch=batch + 1,
-        seqs={lease.shard: (first, first + PODS)},
+        seqs={lease.shard: (first, first + len(made))},
         log_time_ms=at_ms,
         decisions_hash=b"",
         effects={},
@@ -513,9 +528,12 @@ def _placing(lease: Lease, first: int, batch: int, versions: dict[int, int]) -> 
     )
     advances = [OffsetAdvance(lease.shard, BATCHES, 0, lease.epoch, batch, batch + 1)]
     return CommitBatch(
-        offsets=BatchOffsets(advances=advances, seq_next={lease.shard: first + PODS}, log_time_ms=at_ms),
+        offsets=BatchOffsets(advances=advances, seq_next={lease.shard: first + len(made)}, log_time_ms=at_ms),
         cluster=BatchCluster(claims=claims),
-        pods=BatchPods(opened=opened),
+        pods=BatchPods(
+            opened=opened,
+            closed=[PlacementClosed(pod_uid=placed.pod_uid, at_ms=at_ms) for placed in leaving],
+        ),
         decisions=BatchDecisions(made=made),
         journal=BatchJournal(row=row),
     )

@@ -61,6 +61,44 @@ $$
 """,
     "DROP FUNCTION past.closing()",
 )
+# As the invariant requested-is-the-sum says it; of all nodes (null), or of some. The placements of a few are
+# found by the decisions that name them. Equal pods of a node are counted before anything is joined to them.
+_HELD = """
+CREATE OR REPLACE FUNCTION past.held(names text[]) RETURNS TABLE (node text, resource text, held bigint)
+LANGUAGE sql STABLE AS $$
+    WITH placed AS (
+        SELECT p.node, p.signature, p.life FROM past.open_placements p WHERE p.counted AND names IS NULL
+        UNION ALL
+        SELECT p.node, p.signature, p.life FROM (SELECT DISTINCT unnest(names) AS node) AS asked
+        JOIN past.open_placements p USING (node) WHERE p.counted AND cardinality(names) > 10
+        UNION ALL
+        SELECT p.node, p.signature, p.life FROM (SELECT DISTINCT unnest(names) AS node) AS asked
+        CROSS JOIN LATERAL (
+            SELECT shard, seq FROM public.decisions d WHERE d.node = asked.node OFFSET 0
+        ) AS decided
+        JOIN past.placements p USING (shard, seq)
+        WHERE p.node = asked.node AND p.counted AND p.released_at_ms IS NULL AND cardinality(names) <= 10
+    ), held AS MATERIALIZED (
+        SELECT p.node, p.signature, p.life::jsonb->'devices' AS devices, count(*) AS pods
+        FROM placed p GROUP BY p.node, p.signature, devices
+    ), amounts AS MATERIALIZED (
+        SELECT t.signature, a.key, a.value::bigint AS amount
+        FROM public.templates t
+        CROSS JOIN LATERAL jsonb_each_text((t.spec->'requests')::jsonb || '{"pods": 1}') AS a
+        WHERE t.signature IN (SELECT signature FROM held)
+    )
+    SELECT h.node, a.key, sum(h.pods * a.amount)::bigint
+    FROM held h JOIN amounts a USING (signature) GROUP BY h.node, a.key
+    UNION ALL
+    SELECT h.node, 'nvidia.com/gpu#' || i.device, sum(h.pods * CASE
+        WHEN coalesce((t.spec->'requests'->>'nvidia.com/gpu')::bigint, 0) > 0 THEN 1000
+        ELSE (t.spec->'requests'->>'berth.dev/gpu-milli')::bigint
+    END)::bigint
+    FROM held h JOIN public.templates t USING (signature)
+    CROSS JOIN LATERAL jsonb_array_elements_text(h.devices) AS i (device)
+    WHERE h.devices IS NOT NULL GROUP BY h.node, i.device
+$$
+"""
 _SAYS = {
     "past.lifespan": "the class of how many batches a placement lasted",
     "past.closed_between": "placements that were open when the shards were at these batches and decisions, "
@@ -70,7 +108,7 @@ _SAYS = {
 
 def upgrade() -> None:
     """Replace the index of what closed, and what reads it."""
-    for statement in (_LIFESPAN, _INDEX, *_CLOSED_SINCE):
+    for statement in (_LIFESPAN, _INDEX, *_CLOSED_SINCE, _HELD):
         op.execute(statement)
     # Each role that closes placements computes their classes; by default functions may be granted to none.
     op.execute("GRANT EXECUTE ON FUNCTION past.lifespan TO PUBLIC")
