@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import NamedTuple
 
 import asyncpg
@@ -68,5 +69,68 @@ async def test_what_ended_since_is_found_whatever_it_lasted(
             expected = [row.uid for row in rows if row.was_there(batches, seqs)]
             assert sorted(row["pod_uid"] for row in found) == sorted(expected)
             assert expected
+    finally:
+        await connection.close()
+
+
+_TEMPLATES = """
+INSERT INTO templates (signature, spec) VALUES
+    ('', '{"requests": {"cpu": 2}}'), ('d', '{"requests": {"cpu": 1, "berth.dev/gpu-milli": 300}}')
+"""
+_OF_DEVICES = """
+UPDATE placements SET signature = 'd', life = '{"devices": [' || seq % 2 || ']}' WHERE seq % 5 = 0
+"""
+_DECIDED = """
+INSERT INTO decisions (shard, seq, epoch, pod_uid, namespace, name, outcome, node, signature, cycle_seq,
+    decided_at_ms, payload)
+SELECT shard, seq, 1, pod_uid, namespace, name, 'bound', node, signature, 0, 1, '' FROM placements
+"""
+_AT = "SELECT set_config('berth.batches', $1, false), set_config('berth.seqs', $2, false)"
+
+
+def _lived(row: Row) -> Row:
+    """Return the placement as a batch of its shard began it, or as one of before this was noted."""
+    lasted = 0 if row.closed is None or row.opened is None else max(0, row.closed - row.opened)
+    opened = (None, None) if row.seq < 100 else (row.shard, row.seq)
+    return row._replace(
+        opened_by=opened[0], opened=opened[1], closed=None if row.closed is None else row.seq + lasted
+    )
+
+
+def _held_by(rows: list[Row], batches: list[int], seqs: list[int]) -> Counter[tuple[str, str]]:
+    """Return what the pods asked for that counted then, by node and resource."""
+    held = Counter[tuple[str, str]]()
+    for row in rows:
+        began = row.opened_by is None or row.opened is None or row.opened <= batches[row.opened_by]
+        if row.was_there(batches, seqs) or (row.closed is None and began):
+            has_device = row.seq % 5 == 0
+            held[row.node, "pods"] += 1
+            held[row.node, "cpu"] += 1 if has_device else 2
+            if has_device:
+                held[row.node, "berth.dev/gpu-milli"] += 300
+                held[row.node, f"nvidia.com/gpu#{row.seq % 2}"] += 300
+    return held
+
+
+async def test_nodes_hold_what_their_pods_asked_for_however_many_are_asked_about(
+    embedded_dsn: str, database: MakeDatabase
+) -> None:
+    draw = random.Random(0)
+    rows = [_lived(_drawn(draw, number)._replace(node=f"n{number % 30}")) for number in range(4_000)]
+    connection = await asyncpg.connect(await database(embedded_dsn))
+    try:
+        await connection.execute(_INSERT, *map(list, zip(*rows, strict=True)))
+        for statement in (_TEMPLATES, _OF_DEVICES, _DECIDED):
+            await connection.execute(statement)
+        for _ in range(5):
+            batches = [draw.randrange(100, 1_200) for _ in range(SHARDS)]
+            seqs = [batch + 1 for batch in batches]
+            await connection.execute(_AT, *("{" + ",".join(map(str, each)) + "}" for each in (batches, seqs)))
+            expected = _held_by(rows, batches, seqs)
+            for names in (None, ["n1"], ["n1", "n2", "n1"], [f"n{i}" for i in range(20)]):
+                found = await connection.fetch("SELECT * FROM past.held($1)", names)
+                of_names = {at: held for at, held in expected.items() if names is None or at[0] in names}
+                assert {(row["node"], row["resource"]): row["held"] for row in found} == of_names
+                assert of_names
     finally:
         await connection.close()
