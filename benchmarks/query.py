@@ -484,7 +484,7 @@ async def _counted(dsn: str) -> tuple[int, int]:
 def _placing(
     lease: Lease, first: int, batch: int, versions: dict[int, int], leaving: Sequence[Decision]
 ) -> CommitBatch:
-    """Return the batch by which pods are placed on the first nodes, as many on each, and others leave them."""
+    """Return the batch that places pods on the first nodes, as many on each, and by which others leave."""
     at_ms, signature = BEGIN_MS + 10**9 + batch, hashlib.md5(b"0", usedforsecurity=False).digest()
     count = next(count for count in (1_000, 500, 100, 10) if count <= len(versions))
     each = PODS // count

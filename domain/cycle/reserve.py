@@ -43,7 +43,7 @@ class Reserving:
     """
 
     def __init__(self, state: ClusterState, wait_ms: int) -> None:
-        self._state, self._wait_ms = state, wait_ms
+        self._state, self.wait_ms = state, wait_ms
         self._looked_ms = 0
         self._looked_at = 0  # generation
         self._key = ""  # of a gang that of any member
@@ -60,21 +60,21 @@ class Reserving:
 
     def is_due(self, queue: Queue, now_ms: int) -> bool:
         """Say whether it is time to look whether the reservation is good, or which pod may have it."""
-        if not self._wait_ms or now_ms < self._looked_ms + reservation_look_ms:
+        if not self.wait_ms or now_ms < self._looked_ms + reservation_look_ms:
             return False
-        return self.nomination is not None or queue.blocked.has_any(now_ms - self._wait_ms)
+        return self.nomination is not None or queue.blocked.has_any(now_ms - self.wait_ms)
 
     def due_ms(self, queue: Queue) -> int:
         """Return the log time of the next look; there is none while nothing changes but the time."""
-        if not self._wait_ms:
+        if not self.wait_ms:
             return NEVER_MS
-        next_ms, until_ms = self._looked_ms + reservation_look_ms, self._looked_ms - self._wait_ms
+        next_ms, until_ms = self._looked_ms + reservation_look_ms, self._looked_ms - self.wait_ms
         has_moved = self._state.table.last_generation != self._looked_at
         if has_moved and (self.nomination is not None or queue.blocked.has_any(until_ms)):
             return next_ms
         if self.nomination is not None:
             return NEVER_MS
-        return max(next_ms, queue.blocked.next_ms(until_ms) + self._wait_ms)
+        return max(next_ms, queue.blocked.next_ms(until_ms) + self.wait_ms)
 
     def look(self, queue: Queue, run: CycleRun, of: Preempting, now_ms: int) -> None:
         """End the reservation if it is of no use any more; give one if there is none."""
@@ -87,7 +87,7 @@ class Reserving:
         self._looked_at = self._state.table.last_generation
 
     def _give(self, queue: Queue, run: CycleRun, of: Preempting, now_ms: int) -> None:
-        keys = queue.blocked.since(now_ms - self._wait_ms)
+        keys = queue.blocked.since(now_ms - self.wait_ms)
         known = [queue.gangs.known[key] if isinstance(key, str) else queue.groups[key] for key in keys]
         blocked = [waiting for waiting in known if self._may_have_it(waiting)]
         blocked.sort(key=_turn)

@@ -9,7 +9,7 @@ from domain.engine.budgets import Budgets
 from domain.engine.preemption import Preemptor
 from domain.engine.slots import GroupSlots
 from domain.engine.verdicts import CycleResult
-from domain.model.limits import cycle_pods_max, cycle_work_max
+from domain.model.limits import cycle_work_max, gang_members_max
 from domain.plugins.registry import ProfilePlan
 from domain.plugins.view import NodeView
 from domain.queue.eviction_pauses import EvictionPauses
@@ -93,7 +93,7 @@ class CycleRun:
         self.preempting, self.watch = preempting, watch
         self.result = CycleResult([], [])
         self.work_left = cycle_work_max
-        self.programs_max = cycle_pods_max
+        self.programs_max = gang_members_max
         if preempting is not None:
             slots.counters.nominated.out = preempting.uncounted
 

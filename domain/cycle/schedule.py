@@ -92,6 +92,8 @@ class Scheduler:
         How long a node is nominated for a pod, in log time.
     reservation_seconds : int
         As ``wait_ms`` of ``Reserving``.
+    cycle_pods_max : int
+        How many pods a cycle tries, or tells why they wait.
     """
 
     def __init__(
@@ -104,8 +106,9 @@ class Scheduler:
         preempts: bool = False,
         preemption_seconds: int = preemption_seconds,
         reservation_seconds: int = 0,
+        cycle_pods_max: int = cycle_pods_max,
     ) -> None:
-        self.seed = seed
+        self.seed, self.cycle_pods_max = seed, cycle_pods_max
         self.state = ClusterState(seed=seed, usage_window_seconds=usage_window_seconds)
         self.profiles = Profiles(profiles)
         self._backoff_ms = backoff_ms
@@ -122,8 +125,7 @@ class Scheduler:
         self._preempts = preempts
         self._nomination_ms = preemption_seconds * 1_000
         self._pauses = EvictionPauses()
-        self._reservation_ms = reservation_seconds * 1_000
-        self._reserving = Reserving(self.state, self._reservation_ms)
+        self._reserving = Reserving(self.state, reservation_seconds * 1_000)
         self._relieving = Relieving()
         self._columns_revision = 0
         self._grown: set[str] = set()  # clusters that may now have more masters on one node
@@ -230,7 +232,7 @@ class Scheduler:
         self.queue = Queue(self.state, self.profiles.plans, self._backoff_ms, self.excluded)
         self.queue.move_from(before)
         self._pauses = EvictionPauses()
-        self._reserving = Reserving(self.state, self._reservation_ms)
+        self._reserving = Reserving(self.state, self._reserving.wait_ms)
         self._relieving = Relieving()
         self._grown.clear()
         self.recheck_all_nodes()
@@ -312,7 +314,7 @@ class Scheduler:
         run.result.verdicts.extend(ended)
         run.result.moves.extend(each for each in spared if isinstance(each, MovesEnded))
         self.queue.begin_cycle()
-        run_lane(run, Budget(cycle_work_max, cycle_pods_max), is_low=False)
+        run_lane(run, Budget(cycle_work_max, self.cycle_pods_max), is_low=False)
         if run.preempting is not None and self._reserving.is_due(self.queue, passed_ms):
             self._reserving.look(self.queue, run, run.preempting, passed_ms)
             self.queue.note_nominated()

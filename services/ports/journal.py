@@ -57,6 +57,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     preemption_seconds: int = preemption_seconds
     reservation_seconds: int = 0
     backoff_ms: tuple[int, int] = (0, 0)
+    cycle_pods_max: int = 4_000
     profiles: Mapping[str, Profile]
     writers: Mapping[str, str]
     leases: Mapping[int, int]

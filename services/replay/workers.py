@@ -189,6 +189,7 @@ def planner_of(start: Start, base: LedgerBase) -> Planner:
         preemption_seconds=start.preemption_seconds,
         reservation_seconds=start.reservation_seconds,
         backoff_ms=start.backoff_ms,
+        cycle_pods_max=start.cycle_pods_max,
         writers=start.writers,
         worker=start.worker,
         build=start.build,

@@ -48,6 +48,19 @@ from services.worker.restoring import restore, restore_gone, restore_waiting
 from services.worker.shadow import Shadow
 
 
+def _scheduler(start: Start) -> Scheduler:
+    return Scheduler(
+        start.profiles,
+        seed=start.seed,
+        usage_window_seconds=start.usage_window_seconds,
+        preempts=start.preempts,
+        preemption_seconds=start.preemption_seconds,
+        reservation_seconds=start.reservation_seconds,
+        backoff_ms=start.backoff_ms,
+        cycle_pods_max=start.cycle_pods_max,
+    )
+
+
 class Planner:
     """The state of the cluster as of the last planned batch, and all that follows from it.
 
@@ -55,7 +68,7 @@ class Planner:
     ----------
     base : LedgerBase
         What the ledger says of the whole cluster. Which shards to decide for is told by ``take``.
-    tombstone_hours, preempts, preemption_seconds, reservation_seconds, backoff_ms
+    tombstone_hours, preempts, preemption_seconds, reservation_seconds, backoff_ms, cycle_pods_max
         For how long, in log time, a pod that is gone is remembered; the others as of ``Scheduler``.
     stopwatch : callable
         Returns microseconds; how long a cycle took is stored with it, and decides nothing.
@@ -79,6 +92,7 @@ class Planner:
         preemption_seconds: int = limits.preemption_seconds,
         reservation_seconds: int = 0,
         backoff_ms: tuple[int, int] = (0, 0),
+        cycle_pods_max: int = limits.cycle_pods_max,
         stopwatch: Callable[[], int] = lambda: 0,
         writers: Mapping[str, str] = {},
         worker: str = "",
@@ -109,6 +123,7 @@ class Planner:
             preemption_seconds=preemption_seconds,
             reservation_seconds=reservation_seconds,
             backoff_ms=backoff_ms,
+            cycle_pods_max=cycle_pods_max,
             leases={},
             offsets=[],
         )
@@ -121,15 +136,7 @@ class Planner:
         self._left_to_report: list[LeftToReport] = []  # of shards taken
         self.position = 0  # of the last batch that was followed
         self.lacks_gone = False  # as the feed of an earlier build did not name the pods that are gone
-        self.scheduler = Scheduler(
-            profiles,
-            seed=seed,
-            usage_window_seconds=usage_window_seconds,
-            preempts=preempts,
-            preemption_seconds=preemption_seconds,
-            reservation_seconds=reservation_seconds,
-            backoff_ms=backoff_ms,
-        )
+        self.scheduler = _scheduler(self.start)
         self._recent_claims = RecentClaims(self.scheduler, self.ledger_view)
         self.read_ahead = ReadAhead(self.scheduler, self.ledger_view)
         self.scheduler.fold(Owned(frozenset(), self.shards_count))

@@ -56,13 +56,13 @@ def test_a_flood_of_objects_takes_as_many_batches_as_one_of_pods(kind: str) -> N
     site.tell("ADDED", node_manifest("n", cpu=4))
     things = [
         pod_group_manifest(f"g{i}", 2) if kind == "PodGroup" else selecting_manifest(kind, f"r{i}", f"a{i}")
-        for i in range(3_000)
+        for i in range(batch_records_max)
     ]
     flood = [("ADDED", thing, AT_MS) for thing in things]
     records = site.records([*flood, ("ADDED", pod_manifest("other", "desk", cpu=1), AT_MS)])
     assert len(batches_of(site, records)) == 2
     assert [each["outcome"] for each in site.decided()] == ["bound"]
-    assert len(site.database.config_objects) == 3_000
+    assert len(site.database.config_objects) == batch_records_max
 
 
 def test_what_a_batch_says_of_an_object_last_holds() -> None:

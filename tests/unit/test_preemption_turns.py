@@ -68,11 +68,9 @@ def test_a_namespace_with_many_unlike_pods_of_high_priority_does_not_hold_up_oth
     assert Counter(promised) == Counter([*(f"hog{i}" for i in range(8)), "urgent"])
 
 
-def test_a_group_whose_pods_all_have_nodes_promised_does_not_back_off(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("domain.cycle.schedule.cycle_pods_max", 2)
+def test_a_group_whose_pods_all_have_nodes_nominated_does_not_back_off() -> None:
     scheduler = full(backoff_ms=(1_000, 10_000))
+    scheduler.cycle_pods_max = 2
     for i in range(6):
         scheduler.fold(PodUpserted(asking(f"high{i}", 3_000, 10)))
     promised = [names(scheduler.cycle(AT_MS), Preemption) for _ in range(3)]

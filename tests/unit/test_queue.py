@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from domain.cycle import schedule as schedule_module
 from domain.cycle.schedule import Scheduler
 from domain.engine.verdicts import CycleResult, Failure, Placement
 from domain.model.events import Event, NodeDeleted, NodeUpserted, PodDeleted, PodUpserted
@@ -191,10 +190,8 @@ def test_older_pods_of_a_woken_group_go_before_newer_ones(scheduler: Scheduler) 
     assert list(failed(result)) == ["new"]
 
 
-def test_woken_pods_are_tried_in_bounded_portions(
-    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(schedule_module, "cycle_pods_max", 2)
+def test_woken_pods_are_tried_in_bounded_portions(scheduler: Scheduler) -> None:
+    scheduler.cycle_pods_max = 2
     run(scheduler, *(PodUpserted(pod(f"p{i}", SMALL)) for i in range(5)))
     while scheduler.has_work:  # they are told why they wait
         run(scheduler)

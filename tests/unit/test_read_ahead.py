@@ -6,7 +6,6 @@ from random import Random
 
 import pytest
 
-from domain.cycle import schedule
 from domain.model.limits import batch_bytes_max
 from services.adapters.memory.log import MemoryLog
 from services.ports.ledger import CommitBatch, Committed
@@ -106,9 +105,9 @@ def test_a_change_of_configuration_ends_what_is_read_ahead() -> None:
 
 def test_a_flood_of_priorities_is_read_ahead_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(read_ahead, "read_ahead_records_max", 6)
-    monkeypatch.setattr(schedule, "cycle_pods_max", 2)
     pods = [pod_manifest(f"p{i}", cpu="1m", priority=i) for i in range(40)]
     site = Site()
+    site.planner.scheduler.cycle_pods_max = 2
     site.tell("ADDED", node_manifest("n", cpu="1"))
     records = site.records([("ADDED", pod, 1_700_000_000_000) for pod in pods])
     commit(site, records, due=2)
