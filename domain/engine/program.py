@@ -221,11 +221,9 @@ def compile_program(
     groups.ask_number[slot], groups.ask_milli[slot] = adds.ask
     _compile_filters(program, groups, resources)
     parts_count = _compile_terms(program, groups)
-    groups.raw_count[slot] = len(program.plan.normalised_scores)
-    for k, static in enumerate(program.plan.normalised_scores):
-        assert static.plugin.normaliser is not None
-        groups.raw_kind[slot, k] = static.plugin.normaliser.flags
-        groups.raw_weight[slot, k] = static.weight
+    groups.raw_count[slot] = raws = len(program.plan.normalised_scores)
+    groups.raw_kind[slot, :raws] = program.plan.normalised_flags
+    groups.raw_weight[slot, :raws] = program.plan.normalised_weights
     relative = [use.plugin.parts(program.template, resources) for use in program.plan.relative_scores]
     _compile_relative(program, groups, relative, parts_count)
     program.columns = _columns_read(program, relative, resources)
@@ -274,9 +272,8 @@ def _compile_filters(program: Program, groups: kernel.Groups, resources: Resourc
     demands, program.firm_count = plan.demands(template, resources)
     groups.demand_count[slot] = len(demands)
     groups.firm_count[slot] = program.firm_count
-    for d, demand in enumerate(demands):
-        groups.demand_column[slot, d] = demand.column
-        groups.demand_value[slot, d] = demand.value
+    groups.demand_column[slot, : len(demands)] = [demand.column for demand in demands]
+    groups.demand_value[slot, : len(demands)] = [demand.value for demand in demands]
     program.demands = demands
 
 
@@ -290,8 +287,9 @@ def _compile_terms(program: Program, groups: kernel.Groups) -> int:
         groups.term_weight[slot, t] = use.weight
         groups.term_measured[slot, t] = program.plan.measured_first[use.plugin]
         parts = _compile_parts(term.parts, groups, slot, parts)
-        groups.number[slot, numbers : numbers + len(term.numbers)] = term.numbers
-        numbers += len(term.numbers)
+        if term.numbers:
+            groups.number[slot, numbers : numbers + len(term.numbers)] = term.numbers
+            numbers += len(term.numbers)
         groups.term_first[slot, t + 1], groups.term_number[slot, t + 1] = parts, numbers
     return parts
 

@@ -11,7 +11,7 @@ from domain.model.selectors import PodAffinity
 _NO_NODES, _NO_PODS = NodeAffinity(), PodAffinity()
 
 
-class _Asked(NamedTuple):
+class Asked(NamedTuple):
     """A code of ``domain.manifests.codes.IGNORED``, what looks at it, and whether a template asks for it."""
 
     code: str
@@ -20,24 +20,24 @@ class _Asked(NamedTuple):
 
 
 _OF_FILTERS = (
-    _Asked("node-selector", "NodeAffinity", lambda pod: pod.node_selector),
-    _Asked("required-node-affinity", "NodeAffinity", lambda pod: _of_nodes(pod).required is not None),
-    _Asked("host-ports", "NodePorts", lambda pod: pod.host_ports),
-    _Asked("topology-spread", "PodTopologySpread", lambda pod: any(each.hard for each in pod.spread)),
-    _Asked("pod-affinity", "InterPodAffinity", lambda pod: (pod.pod_affinity or _NO_PODS).required),
-    _Asked("pod-anti-affinity", "InterPodAffinity", lambda pod: (pod.pod_anti_affinity or _NO_PODS).required),
+    Asked("node-selector", "NodeAffinity", lambda pod: pod.node_selector),
+    Asked("required-node-affinity", "NodeAffinity", lambda pod: _of_nodes(pod).required is not None),
+    Asked("host-ports", "NodePorts", lambda pod: pod.host_ports),
+    Asked("topology-spread", "PodTopologySpread", lambda pod: any(each.hard for each in pod.spread)),
+    Asked("pod-affinity", "InterPodAffinity", lambda pod: (pod.pod_affinity or _NO_PODS).required),
+    Asked("pod-anti-affinity", "InterPodAffinity", lambda pod: (pod.pod_anti_affinity or _NO_PODS).required),
 )
 _OF_SCORES = (
-    _Asked("preferred-node-affinity", "NodeAffinity", lambda pod: _of_nodes(pod).preferred),
-    _Asked(
+    Asked("preferred-node-affinity", "NodeAffinity", lambda pod: _of_nodes(pod).preferred),
+    Asked(
         "preferred-topology-spread",
         "PodTopologySpread",
         lambda pod: not all(each.hard for each in pod.spread),
     ),
-    _Asked(
+    Asked(
         "preferred-pod-affinity", "InterPodAffinity", lambda pod: (pod.pod_affinity or _NO_PODS).preferred
     ),
-    _Asked(
+    Asked(
         "preferred-pod-anti-affinity",
         "InterPodAffinity",
         lambda pod: (pod.pod_anti_affinity or _NO_PODS).preferred,
@@ -49,11 +49,7 @@ def _of_nodes(pod: PodTemplate) -> NodeAffinity:
     return pod.node_affinity or _NO_NODES
 
 
-def ignored_by(filters: Collection[str], scores: Collection[str], template: PodTemplate) -> tuple[str, ...]:
-    """Return what a pod asks for and no plugin of a profile with these filters and scores looks at."""
-    return tuple(
-        asked.code
-        for kind, names in ((_OF_FILTERS, filters), (_OF_SCORES, scores))
-        for asked in kind
-        if asked.plugin not in names and asked.is_asked(template)
-    )
+def unread_by(filters: Collection[str], scores: Collection[str]) -> tuple[Asked, ...]:
+    """Return what no plugin of a profile with these filters and scores looks at."""
+    of_filters = [asked for asked in _OF_FILTERS if asked.plugin not in filters]
+    return (*of_filters, *(asked for asked in _OF_SCORES if asked.plugin not in scores))

@@ -12,7 +12,7 @@ from domain.model.errors import FieldError
 from domain.model.pods import PodTemplate
 from domain.model.profiles import Profile
 from domain.plugins import in_flight
-from domain.plugins.asked import ignored_by
+from domain.plugins.asked import unread_by
 from domain.plugins.base import (
     CURES_ALL,
     Cure,
@@ -193,15 +193,18 @@ class ProfilePlan:
         self.kernel_scores: tuple[ScoreUse[Score], ...] = (
             *self.normalised_scores, *self.resource_scores, *self.relative_scores, *self.count_scores
         )  # fmt: skip
+        normalisers = [use.plugin.normaliser for use in self.normalised_scores]
+        self.normalised_flags = [each.flags for each in normalisers if each is not None]
+        self.normalised_weights = [use.weight for use in self.normalised_scores]
         self.raws_count = len(self.normalised_scores)
         self.measured_first: dict[Plugin, int] = {}
         measuring = [use.plugin for use in (*self.resource_scores, *self.relative_scores)]
         for plugin in (*measuring, *(limit for _, limit in self.limits)):
             self.measured_first[plugin] = self.raws_count
             self.raws_count += plugin.measured_count
-        filters = frozenset(plugin.name for plugin in self.filters)
         self._refusing = {kind: plugin for plugin in self.filters for kind in plugin.phrases}
-        self._names = filters, frozenset(use.plugin.name for use in self.scores)
+        scores = {use.plugin.name for use in self.scores}
+        self._unread = unread_by({plugin.name for plugin in self.filters}, scores)
         asked = [*self.filters, *(use.plugin for use in self.scores)]
         self.reads_usage = any(plugin.reads_usage for plugin in asked)
         self.colocates = self.firm is not None
@@ -247,7 +250,8 @@ class ProfilePlan:
 
     def ignores(self, template: PodTemplate) -> tuple[str, ...]:
         """Return what of a pod has no effect: what is never read, and what this profile has no plugin for."""
-        return template.ignored + ignored_by(*self._names, template)
+        ignored = [asked.code for asked in self._unread if asked.is_asked(template)]
+        return (*template.ignored, *ignored)
 
     def _add_filter(self, position: int, plugin: Plugin) -> None:
         self.filters.append(plugin)

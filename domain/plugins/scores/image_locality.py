@@ -64,9 +64,11 @@ class ImageLocality(StaticScore):
 
 def known_images(template: PodTemplate, view: NodeView) -> tuple[int, tuple[str, ...]] | None:
     """Return all that counts of a template's images; None where no node has any of them."""
+    nodes_having = view.table.image_nodes
+    if not nodes_having:
+        return None
     images = _images_of(template)
-    known = any(image in view.table.image_nodes for image in images)
-    return (len(template.images), images) if known else None
+    return None if nodes_having.keys().isdisjoint(images) else (len(template.images), images)
 
 
 def _images_of(template: PodTemplate) -> tuple[str, ...]:
