@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ import pytest
 from domain.kernels.catalogue import FIRST, UNITS
 from services.worker.compiling import compile_kernels
 from tests.servers import database, embedded_dsn, fresh_kafka, kafka_bootstrap, postgres_dsn, server_dir
+from tests.ways import choose_way
 
 __all__ = ["database", "embedded_dsn", "fresh_kafka", "kafka_bootstrap", "postgres_dsn", "server_dir"]
 
@@ -112,6 +114,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Name what failed at once: a run that is cut later would not say it."""
     if report.failed and _tells():
         _tell(f"{report.nodeid} failed ({report.when}, {report.duration:.0f} s)")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let each test find nodes in one of the ways, always the same."""
+    choose_way(zlib.crc32(item.nodeid.encode()))
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:

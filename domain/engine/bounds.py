@@ -8,6 +8,9 @@ from domain.kernels import arrays as kernel
 from domain.kernels.arrays import EQUAL_ROWS_FROM, SPAN
 from domain.model.limits import row_bounds_bytes_max
 
+SCANNED_MAX = 128
+"""To look at so few nodes takes a microsecond or less, in any way."""
+
 
 def empty_bounds(resources: int, width: int, statics: int) -> kernel.Bounds:
     """Return bounds of nothing yet, for so many resource columns, rows and static parts."""
@@ -15,6 +18,7 @@ def empty_bounds(resources: int, width: int, statics: int) -> kernel.Bounds:
     return kernel.Bounds.allocate(
         np.zeros,
         lengths,
+        scanned_max=np.full(1, SCANNED_MAX, dtype=np.int64),
         recent=np.full(2, -1, dtype=np.int64),
         blocks_synced=np.full(1, -1, dtype=np.int64),
         synced=np.full(statics, -1, dtype=np.int64),

@@ -221,9 +221,11 @@ def compile_program(
     groups.ask_number[slot], groups.ask_milli[slot] = adds.ask
     _compile_filters(program, groups, resources)
     parts_count = _compile_terms(program, groups)
-    groups.raw_count[slot] = raws = len(program.plan.normalised_scores)
-    groups.raw_kind[slot, :raws] = program.plan.normalised_flags
-    groups.raw_weight[slot, :raws] = program.plan.normalised_weights
+    groups.raw_count[slot] = len(program.plan.normalised_scores)
+    for k, static in enumerate(program.plan.normalised_scores):
+        assert static.plugin.normaliser is not None
+        groups.raw_kind[slot, k] = static.plugin.normaliser.flags
+        groups.raw_weight[slot, k] = static.weight
     relative = [use.plugin.parts(program.template, resources) for use in program.plan.relative_scores]
     _compile_relative(program, groups, relative, parts_count)
     program.columns = _columns_read(program, relative, resources)

@@ -291,8 +291,10 @@ class Bounds(Table):
     and loss, at i modulo ``RECENT_MAX``. ``recent``: from which i on they are known, and before which;
     ``free`` is right up to there, too. ``blocks_synced`` and ``synced`` are the positions in the change log
     up to which the former and the latter are right; -1: nothing is.
+    ``scanned_max``: so few rows are scanned, and need neither bounds nor trees.
     """
 
+    scanned_max: np.ndarray = array(np.int64, 1)
     free_low: np.ndarray = array(np.int64, "R", "B")
     free_high: np.ndarray = array(np.int64, "R", "B")
     free: np.ndarray = array(np.float32, "R", "N")

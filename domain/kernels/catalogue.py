@@ -59,14 +59,9 @@ LATER: tuple[Unit, ...] = (
 UNITS = FIRST + LATER
 
 PLANNING: tuple[Unit, ...] = (
-    whole_bounds.search_whole,
+    scanning.scan,
     scoring.rate_block,
     placing.place,
-    row_bounds.sync_row_bounds,
-    counted_bounds.add_counts,
-    variance.grow_variances,
-    tournament.sync,
-    branch_and_bound.sync_base,
     placing.explain_failure,
     evaluating.evaluate,
     preempting.plan_victims,

@@ -50,7 +50,8 @@ def evaluate(
         code[row] = rule_code(groups, counters, g, row, filter_row(columns, groups, g, row))
         hopeless[row] = is_hopeless(columns, groups, g, row) or is_hopeless_by_rules(groups, counters, g, row)
         scratch.feasible[row] = code[row] == 0
-    grow_variances(columns, groups, changes, g, scratch)
+    if groups.variance_count[g] > 0:
+        grow_variances(columns, groups, changes, g, scratch)
     find_extremes(columns, groups, g, scratch)
     set_values(columns, groups, counters, g, scratch)
     for first in range(0, count, BLOCK):

@@ -143,6 +143,7 @@ def place(
     Cost per pod: O(log N) in a row of one group's; in turns O(N / SPAN) and a few blocks, or O(N).
     """
     uses = scratch.uses
+    is_scanned = columns.rows_count[0] <= bounds.scanned_max[0]
     for i in range(len(sequence)):
         g = sequence[i]
         uses[g] -= 1
@@ -157,12 +158,16 @@ def place(
         if is_first:
             attempt = placed.attempts_count[0]
         wanted = TOP if is_first else 1
-        has_tree = _prefers_tree(columns, groups, changes, g, uses[g] + 1, len(sequence) - i) and take_tree(
-            groups, g, uses
+        has_tree = (
+            not is_scanned
+            and _prefers_tree(columns, groups, changes, g, uses[g] + 1, len(sequence) - i)
+            and take_tree(groups, g, uses)
         )
         score = UNKNOWN
         if has_tree:
             score = _find_in_tree(columns, groups, changes, placed, g, attempt, is_first, scratch)
+        elif is_scanned:
+            pass
         elif has_upper_bounds(groups, g) and not has_counts(groups, g):
             score = search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
         elif has_whole_bounds(groups, g):

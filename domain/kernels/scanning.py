@@ -149,7 +149,8 @@ def scan(
         fit_rules(groups, counters, g, first, scratch.fits[:n])
         copy_flags(scratch.fits[:n], scratch.feasible[first : first + n])
     if groups.raws_varying[groups.static_part[g]] + groups.variance_count[g] > 0:
-        grow_variances(columns, groups, changes, g, scratch)
+        if groups.variance_count[g] > 0:
+            grow_variances(columns, groups, changes, g, scratch)
         find_extremes(columns, groups, g, scratch)
     set_values(columns, groups, counters, g, scratch)
     for first in range(0, count, BLOCK):

@@ -34,9 +34,7 @@ _OF_SCORES = (
         "PodTopologySpread",
         lambda pod: not all(each.hard for each in pod.spread),
     ),
-    Asked(
-        "preferred-pod-affinity", "InterPodAffinity", lambda pod: (pod.pod_affinity or _NO_PODS).preferred
-    ),
+    Asked("preferred-pod-affinity", "InterPodAffinity", lambda pod: (pod.pod_affinity or _NO_PODS).preferred),
     Asked(
         "preferred-pod-anti-affinity",
         "InterPodAffinity",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 from domain.kernels.arrays import CUT, EQUAL_FULL, FROM_ZERO, REVERSED, ZERO_FULL
@@ -36,5 +37,10 @@ class Normaliser(NamedTuple):
     @property
     def flags(self) -> int:
         """The attributes as one number, for the kernel (``domain.kernels.normalising``)."""
-        flags = (REVERSED, FROM_ZERO, EQUAL_FULL, ZERO_FULL, CUT)
-        return sum(flag for flag, is_set in zip(flags, self, strict=True) if is_set)
+        return _flags(self)
+
+
+@cache
+def _flags(normaliser: Normaliser) -> int:
+    flags = (REVERSED, FROM_ZERO, EQUAL_FULL, ZERO_FULL, CUT)
+    return sum(flag for flag, is_set in zip(flags, normaliser, strict=True) if is_set)

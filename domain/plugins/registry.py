@@ -193,9 +193,6 @@ class ProfilePlan:
         self.kernel_scores: tuple[ScoreUse[Score], ...] = (
             *self.normalised_scores, *self.resource_scores, *self.relative_scores, *self.count_scores
         )  # fmt: skip
-        normalisers = [use.plugin.normaliser for use in self.normalised_scores]
-        self.normalised_flags = [each.flags for each in normalisers if each is not None]
-        self.normalised_weights = [use.weight for use in self.normalised_scores]
         self.raws_count = len(self.normalised_scores)
         self.measured_first: dict[Plugin, int] = {}
         measuring = [use.plugin for use in (*self.resource_scores, *self.relative_scores)]

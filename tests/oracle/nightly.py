@@ -20,6 +20,7 @@ from tests.oracle.crowds import size_of
 from tests.oracle.pair import Pair
 from tests.oracle.scenarios import Scenario, World
 from tests.oracle.seeded import run_seeded
+from tests.ways import choose_way
 
 CASES = 10_000
 _WORK_MAX = 60_000  # nodes times pods: the oracle looks at every node for every pod
@@ -48,6 +49,7 @@ def scenario_of(seed: int) -> Scenario:
 def failure_of(seed: int) -> tuple[int, str]:
     """Return the seed, and what went wrong, "" if nothing did."""
     try:
+        choose_way(seed)
         run_seeded(seed)
         Pair(World(scenario_of(seed))).run()
         work_max = 20_000 if (seed + 1) % 20 else 400_000  # nodes and pods times pods

@@ -18,6 +18,7 @@ from domain.engine.picked import room_for
 from domain.kernels import arrays as kernel
 from domain.kernels import placing
 from tests.depth import some
+from tests.ways import choose_way
 
 MASK = (1 << 64) - 1
 ONE = 1 << 20
@@ -343,7 +344,8 @@ def effects_of(world: World) -> kernel.Effects:
 
 
 def place(world: World, sequence: list[int]) -> kernel.Placed:
-    """Let the kernel place pods of these slots."""
+    """Let the kernel place pods of these slots, by bounds where there are any."""
+    choose_way(1)
     width = kernel.SPAN
     rows, slots = len(world.room), len(world.slots)
     columns = kernel.Columns.allocate(np.zeros, {"R": 2, "N": width})

@@ -9,6 +9,7 @@ import pytest
 from domain.plugins.registry import FILTERS, SCORES
 from tests.depth import some
 from tests.oracle.seeded import Case, run_seeded, scenario_of
+from tests.ways import choose_way
 
 LENDING = {"ColocationFit", "ColocationScore"}
 """They have a plain reading of their own (``test_colocation.py``)."""
@@ -16,6 +17,13 @@ LENDING = {"ColocationFit", "ColocationScore"}
 
 @pytest.mark.parametrize("seed", some(range(1, 41)))
 def test_seeded_case(seed: int) -> None:
+    run_seeded(seed)
+
+
+@pytest.mark.parametrize("way", [0, 1], ids=["scanned", "searched"])
+@pytest.mark.parametrize("seed", some(range(41, 61)))
+def test_seeded_case_in_each_way_to_the_best_node(seed: int, way: int) -> None:
+    choose_way(way)
     run_seeded(seed)
 
 

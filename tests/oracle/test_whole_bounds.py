@@ -24,6 +24,7 @@ from tests.depth import some
 from tests.oracle.pair import assert_same
 from tests.oracle.placing import Oracle
 from tests.values import GIB, node, pod, template
+from tests.ways import choose_way
 
 ROWS = 2 * BLOCK + 77
 RESOURCES = 4
@@ -128,6 +129,7 @@ def bounds_of(
 @pytest.mark.parametrize("seed", some(range(6)))
 def test_bounds_by_the_row_choose_what_the_oracle_chooses(seed: int) -> None:
     """Groups in turn on nodes of few shapes; nodes come, go and change, pods go, and some nodes are full."""
+    choose_way(1)
     story = Story(seed, nodes=25)
     oracle = Oracle(BUILT_IN_PROFILES, seed=seed)
     for _ in range(4):

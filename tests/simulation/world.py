@@ -46,6 +46,7 @@ from tests.simulation.scenario import Kind, Scenario
 from tests.simulation.servers import Outages, SimulatedDatabase, SimulatedLog, Transactions
 from tests.simulation.stalls import CALM_SECONDS_MAX, Stalls
 from tests.simulation.weather import Weather
+from tests.ways import choose_way
 
 EVENTS_COUNT = 150
 CONVERGENCE_SECONDS = 600.0
@@ -101,6 +102,7 @@ class World:
         checkpoint_batches: int = 20,
         preempts: bool = False,
     ) -> None:
+        choose_way(seed)
         self.rng = random.Random(seed)
         self.preempts = preempts
         self.kind = Kind.of(seed, preempts=preempts)
