@@ -8,5 +8,5 @@ _SCANNED_MAX = bounds.SCANNED_MAX
 
 
 def choose_way(number: int) -> None:
-    """Scan clusters of few nodes, as a worker does, in one of four cases; else find nodes as in large ones."""
+    """Scan clusters of few nodes in one of four cases, as a worker does; else look as in large ones."""
     bounds.SCANNED_MAX = 0 if number % 4 else _SCANNED_MAX
