@@ -351,7 +351,7 @@ def new_planner(*, preempts: bool = False, stopwatch: Callable[[], int] = lambda
         seal_secret=b"",
     )
     planner = Planner(ledger, BUILT_IN_PROFILES, seed=0, preempts=preempts, stopwatch=stopwatch)
-    planner.take([Lease(0, 1)], ledger.part)
+    planner.take_shards([Lease(0, 1)], ledger.part)
     return planner
 
 

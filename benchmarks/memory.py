@@ -133,7 +133,7 @@ def measure_here(way: str, nodes: int, pods: int, shape: str) -> MemoryReport:
 
 def _planner_at(ledger: LedgerState) -> Planner:
     planner = Planner(ledger, BUILT_IN_PROFILES, seed=0)
-    planner.take([_LEASE], ledger.part)
+    planner.take_shards([_LEASE], ledger.part)
     return planner
 
 

@@ -117,7 +117,7 @@ async def measure(dsn: str) -> None:
         await ledger.ensure_offsets(lease, dict.fromkeys(own, 0))
     me = (await ledger.muster()).me
     planner = Planner(await ledger.load_base(), BUILT_IN_PROFILES, seed=0, incarnation=me, preempts=True)
-    planner.take(leases, await ledger.load_part(leases))
+    planner.take_shards(leases, await ledger.load_part(leases))
     what = material(WORKLOADS["groups-1000"])
     stages = watched(planner, ledger)
     for batch in records(NODES_TOPIC, what.nodes, Counter()):

@@ -50,7 +50,7 @@ class Follower:
         """Return whether it passes over all that comes under this name, as another name came behind it."""
         return name in self.names[:-1]
 
-    def take(self, seq: int, name: bytes | None, after: int | None = None) -> Step:
+    def take_record(self, seq: int, name: bytes | None, after: int | None = None) -> Step:
         """Take the next record, or pass over it.
 
         Parameters

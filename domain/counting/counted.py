@@ -182,13 +182,17 @@ def _is_own(value: Value) -> bool:
 
 
 def write_counted(
-    counted: Counted, plan: ProfilePlan, slot: int, groups: kernel.Groups, take: Callable[[CounterSpec], int]
+    counted: Counted,
+    plan: ProfilePlan,
+    slot: int,
+    groups: kernel.Groups,
+    number_of: Callable[[CounterSpec], int],
 ) -> list[int]:
     """Write rules and values into a slot; return the numbers of their counters, in order of ``specs``.
 
-    ``take`` gives the number of a counter.
+    ``number_of`` gives the number of a counter.
     """
-    numbers = [take(spec) for spec in counted.specs()]
+    numbers = [number_of(spec) for spec in counted.specs()]
     groups.rule_count[slot] = len(counted.rules)
     for r, (position, rule) in enumerate(counted.rules):
         groups.rule_kind[slot, r] = rule.kind

@@ -42,7 +42,7 @@ class CounterTable:
     Attributes
     ----------
     arrays : kernel.Counters
-        What the kernel reads and writes. It is another table after ``take``, ``load`` and ``sync``.
+        What the kernel reads and writes. Another table after ``acquire_counter``, ``load`` and ``sync``.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class CounterTable:
 
     # ------------------------------------------------------------------------------------------- using
 
-    def take(self, spec: CounterSpec) -> int:
-        """Return the number of a counter that is used once more. Give it back by ``release``.
+    def acquire_counter(self, spec: CounterSpec) -> int:
+        """Return the number of a counter that is used once more. Give it back by ``release_counter``.
 
         Call it between ``sync`` and the end of the cycle. Cost: O(classes and nodes counted) at its first
         use.
@@ -93,7 +93,7 @@ class CounterTable:
         counter.users_count += 1
         return counter.number
 
-    def release(self, number: int) -> None:
+    def release_counter(self, number: int) -> None:
         """Give a counter back."""
         self._by_number[number].users_count -= 1
 

@@ -16,7 +16,7 @@ from domain.colocation.replicas import Observed, Replicas, replicas_of
 from domain.cycle.kernel_call import call_kernel, compile_groups, undo
 from domain.cycle.run import CycleRun
 from domain.engine.evaluate import less_urgent, slots_apart
-from domain.engine.nominated_room import hold
+from domain.engine.nominated_room import count_in_snapshot
 from domain.model.hosting import HostedChange, HostedReplicas, ReplicasSaid, WorkloadKey
 from domain.model.limits import hosted_growth_max, hosted_said_seconds
 from domain.model.pods import PodTemplate
@@ -224,7 +224,7 @@ class Hosting:
         group = WaitingGroup(spec.signature, spec.template, plan, pod.pod_class, self._tried_count)
         out = less_urgent(state, spec)
         run.make_room_for_changes(2 * (most + len(out)))
-        hold(state, run.snapshot, out.values(), -1)
+        count_in_snapshot(state, run.snapshot, out.values(), -1)
         run.slots.counters.nominated.out = out
         tried, programs, _ = compile_groups(run, [(spec.key, group)] * most, 0, programs_max=1)
         versions = run.slots.counters.arrays.version.copy()
@@ -233,7 +233,7 @@ class Hosting:
         placed_on = zip(rows, placed.devices.tolist(), strict=False)
         on = [(group.key, row, bits) for row, bits in placed_on if row >= 0]
         undo(run, on, programs, versions)
-        hold(state, run.snapshot, out.values(), 1)
+        count_in_snapshot(state, run.snapshot, out.values(), 1)
         run.slots.counters.nominated.out = {}
         return len(on)
 

@@ -14,7 +14,7 @@ import numpy as np
 from domain.cycle.kernel_call import call_nominated, undo
 from domain.cycle.record import note_ended, note_rules
 from domain.cycle.run import CycleRun, Preempting
-from domain.engine.nominated_room import hold, mates_of, urgency, waits_for_any
+from domain.engine.nominated_room import count_in_snapshot, mates_of, urgency, waits_for_any
 from domain.engine.picked import Specs, with_devices
 from domain.engine.program import Program
 from domain.engine.verdicts import Placement
@@ -32,7 +32,7 @@ from domain.state.steps import Assumed, Cleared
 def count_nominations(run: CycleRun, of: Preempting, nominations: Sequence[Nomination], sign: int) -> None:
     """Count in the snapshot what nominations ask for (1), or take it out (-1)."""
     run.make_room_for_changes(len(nominations))
-    hold(run.state, run.snapshot, nominations, sign)
+    count_in_snapshot(run.state, run.snapshot, nominations, sign)
     run.slots.counters.nominated.count(nominations, sign)
     for each in nominations:
         if sign < 0:

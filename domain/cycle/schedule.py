@@ -23,7 +23,7 @@ from domain.cycle.reserve import Reserving
 from domain.cycle.run import CycleRun, Preempting, Watch
 from domain.engine.budgets import Budgets
 from domain.engine.homes import Homes
-from domain.engine.nominated_room import hold, left_for, nominated_on, run_out, to_try
+from domain.engine.nominated_room import count_in_snapshot, left_for, nominated_on, run_out, to_try
 from domain.engine.preemption import Planned, Preemptor
 from domain.engine.profiles import Profiles
 from domain.engine.slots import GroupSlots
@@ -222,7 +222,7 @@ class Scheduler:
             self.queue.add(pod, arrival, fresh=fresh)
         return is_new
 
-    def renew(self) -> set[tuple[bytes, int]]:
+    def renew_queue(self) -> set[tuple[bytes, int]]:
         """Forget what a restart forgets: why groups wait. All that waits is tried again.
 
         Returns the signatures of the pods that wait, each with a shard. Cost: O(pods), some 100 ns each.
@@ -363,7 +363,7 @@ class Scheduler:
         """Count in the snapshot what nominations ask for (1), or take it out (-1)."""
         if nominations and not self._snapshot.reserve(len(nominations)):
             self._slots.void()
-        hold(self.state, self._snapshot, nominations, sign)
+        count_in_snapshot(self.state, self._snapshot, nominations, sign)
 
     def _begin(self, changed: Sequence[Nomination], now_ms: int, passed_ms: int) -> CycleRun:
         """Begin a cycle; ``changed`` are nominations on nodes that changed."""

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from domain.engine.explanation import rule_seen, scratch_for
-from domain.engine.nominated_room import hold
+from domain.engine.nominated_room import count_in_snapshot
 from domain.engine.program import Program, warnings_of
 from domain.engine.slots import GroupSlots
 from domain.kernels import evaluating
@@ -218,7 +218,7 @@ def compiled_alone(state: ClusterState, plan: ProfilePlan, pod: PodSpec, view: N
     with slots_apart(state, [plan], view) as (snapshot, slots):
         entry, out = state.pods.get(pod.key), less_urgent(state, pod)
         snapshot.reserve(len(out))
-        hold(state, snapshot, out.values(), -1)
+        count_in_snapshot(state, snapshot, out.values(), -1)
         slots.counters.nominated.out = out
         pod_class = None if entry is None else entry.pod_class
         program = slots.program(pod.signature, pod.signature, pod.template, plan, pod_class)

@@ -78,7 +78,9 @@ def nominated_on(state: ClusterState, rows: Iterable[int]) -> list[Nomination]:
     return [each for row in sorted(rows) if row < table.count for each in known.on(table.names[row])]
 
 
-def hold(state: ClusterState, snapshot: Snapshot, nominations: Iterable[Nomination], sign: int) -> None:
+def count_in_snapshot(
+    state: ClusterState, snapshot: Snapshot, nominations: Iterable[Nomination], sign: int
+) -> None:
     """Count in a snapshot what nominations ask for (1), or take it out (-1); its change log has room for it.
 
     Equal pods go together: one by one they cost ten times as much.

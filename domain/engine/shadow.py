@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from domain.engine.evaluate import Alone, beside, less_urgent_than, look_at_rows, winner
-from domain.engine.nominated_room import hold
+from domain.engine.nominated_room import count_in_snapshot
 from domain.engine.slots import GroupSlots
 from domain.kernels.arrays import TOTAL_ONE
 from domain.plugins.registry import ProfilePlan
@@ -76,7 +76,7 @@ class Comparing:
             snapshot, slots = self._kept
             out = less_urgent_than(state, group.template.priority, key)
             snapshot.reserve(len(out))
-            hold(state, snapshot, out.values(), -1)  # the next ``sync`` counts them again
+            count_in_snapshot(state, snapshot, out.values(), -1)  # the next ``sync`` counts them again
             slots.counters.nominated.out = out
             totals = [self._totals(group, plan) for plan in (live, shadow)]
         return _compared(state, group, totals[0], totals[1], (live, shadow))

@@ -300,7 +300,7 @@ class GroupSlots:
 
     def _release_counters(self, program: Program) -> None:
         for number in program.counters:
-            self.counters.release(number)
+            self.counters.release_counter(number)
 
     def _keep_in_arrays(self, static: StaticPart) -> bool:
         """Give a static part an index if it has none; return False where this call uses all of them."""
@@ -363,13 +363,15 @@ class GroupSlots:
             return
         self._make_room_for_counters()
         before = program.counters
-        program.counters = write_counted(counted, program.plan, program.slot, self.groups, self.counters.take)
+        program.counters = write_counted(
+            counted, program.plan, program.slot, self.groups, self.counters.acquire_counter
+        )
         program.counted = counted
         program.counted_version = self._counted_version(program, pod_class)
         program.base = None  # a program that asks for nothing must not keep one, as it would not be renewed
         self.groups.base_of[program.slot] = -1
         for number in before:
-            self.counters.release(number)
+            self.counters.release_counter(number)
 
     def _refresh_static(self, program: Program) -> None:
         table, static, plan = self._state.table, program.static, program.plan

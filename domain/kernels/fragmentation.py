@@ -68,7 +68,7 @@ def is_share(count, milli):  # type: ignore[no-untyped-def]
 
 
 @helper
-def take(free, devices, count, milli, device):  # type: ignore[no-untyped-def]
+def take_devices(free, devices, count, milli, device):  # type: ignore[no-untyped-def]
     """Count a pod on the devices that it gets: a share on ``device``, whole ones on the first free ones."""
     if is_share(count, milli):
         free[device] -= milli
@@ -88,7 +88,7 @@ def gain_of(mix, free, after, devices, model, cpu, memory, cpu_left, memory_left
     """
     for d in range(devices):
         after[d] = free[d]
-    take(after, devices, number, milli, device)
+    take_devices(after, devices, number, milli, device)
     before = unusable(mix, cpu, memory, free, devices, model)
     return before - unusable(mix, cpu_left, memory_left, after, devices, model)
 

@@ -57,7 +57,7 @@ def fits(packing, layout, pod, node):  # type: ignore[no-untyped-def]
 
 
 @helper
-def put(packing, layout, pod, node):  # type: ignore[no-untyped-def]
+def put_pod(packing, layout, pod, node):  # type: ignore[no-untyped-def]
     """Give a waiting pod a node."""
     at = layout.waiting_at[pod]
     last = layout.waiting[layout.totals[WAITING] - 1]
@@ -75,7 +75,7 @@ def put(packing, layout, pod, node):  # type: ignore[no-untyped-def]
 
 
 @helper
-def take(packing, layout, pod):  # type: ignore[no-untyped-def]
+def remove_pod(packing, layout, pod):  # type: ignore[no-untyped-def]
     """Let a pod wait that has a node."""
     node, before, after = layout.node[pod], layout.before[pod], layout.after[pod]
     if before >= 0:
@@ -216,7 +216,7 @@ def _repack(packing, layout, desk, moves_max):  # type: ignore[no-untyped-def]
         desk.pods[freed + i] = layout.waiting[(begin + i) % layout.totals[WAITING]]
         desk.was[freed + i] = total
     for i in range(freed):
-        take(packing, layout, desk.pods[i])
+        remove_pod(packing, layout, desk.pods[i])
     way = draw(layout.random)
     noise = 0.6 * draw(layout.random)
     for i in range(freed + waiting):
@@ -236,7 +236,7 @@ def _repack(packing, layout, desk, moves_max):  # type: ignore[no-untyped-def]
         else:
             node = _best_by_rise(packing, layout, desk, nodes_count, desk.pods[i])
         if node >= 0:
-            put(packing, layout, desk.pods[i], node)
+            put_pod(packing, layout, desk.pods[i], node)
             placed += 1
         elif desk.was[i] != total and packing.keeps[desk.pods[i]]:
             is_kept = False
@@ -251,10 +251,10 @@ def _repack(packing, layout, desk, moves_max):  # type: ignore[no-untyped-def]
         return
     for i in range(freed + waiting):
         if layout.node[desk.pods[i]] != total:
-            take(packing, layout, desk.pods[i])
+            remove_pod(packing, layout, desk.pods[i])
     for i in range(freed + waiting):
         if desk.was[i] != total:
-            put(packing, layout, desk.pods[i], desk.was[i])
+            put_pod(packing, layout, desk.pods[i], desk.was[i])
 
 
 @helper
@@ -285,28 +285,28 @@ def _exchange(packing, layout, moves_max):  # type: ignore[no-untyped-def]
     before, most = layout.costs[a] + layout.costs[b] + common_cost(packing, layout), moves_max
     if layout.homing[0]:
         most = layout.totals[MOVED]
-    take(packing, layout, one)
+    remove_pod(packing, layout, one)
     if is_swap:
-        take(packing, layout, other)
+        remove_pod(packing, layout, other)
     can = fits(packing, layout, one, b)
     if can:
-        put(packing, layout, one, b)
+        put_pod(packing, layout, one, b)
         can = not is_swap or fits(packing, layout, other, a)
     if can:
         if is_swap:
-            put(packing, layout, other, a)
+            put_pod(packing, layout, other, a)
         cost_a, cost_b = cost_of(packing, layout, a), cost_of(packing, layout, b)
         after = cost_a + cost_b + common_cost(packing, layout)
         if after <= before + _SLACK and layout.totals[MOVED] <= most:
             layout.costs[a], layout.costs[b] = cost_a, cost_b
             return
         if is_swap:
-            take(packing, layout, other)
+            remove_pod(packing, layout, other)
     if layout.node[one] != total:
-        take(packing, layout, one)
-    put(packing, layout, one, a)
+        remove_pod(packing, layout, one)
+    put_pod(packing, layout, one, a)
     if is_swap:
-        put(packing, layout, other, b)
+        put_pod(packing, layout, other, b)
 
 
 @entry
@@ -315,7 +315,7 @@ def begin(packing, layout, node):  # type: ignore[no-untyped-def]
     total = layout.costs.shape[0]
     for pod in range(node.shape[0]):
         if node[pod] < total:
-            put(packing, layout, pod, node[pod])
+            put_pod(packing, layout, pod, node[pod])
     for i in range(total):
         layout.costs[i] = cost_of(packing, layout, i)
 
@@ -325,12 +325,12 @@ def move(packing, layout, pod, node):  # type: ignore[no-untyped-def]
     """Give a pod another node, N: it waits, and return by how much the costs fall."""
     total, was, fall = layout.costs.shape[0], layout.node[pod], common_cost(packing, layout)
     if was < total:
-        take(packing, layout, pod)
+        remove_pod(packing, layout, pod)
         fall += layout.costs[was]
         layout.costs[was] = cost_of(packing, layout, was)
         fall -= layout.costs[was]
     if node < total:
-        put(packing, layout, pod, node)
+        put_pod(packing, layout, pod, node)
         fall += layout.costs[node]
         layout.costs[node] = cost_of(packing, layout, node)
         fall -= layout.costs[node]

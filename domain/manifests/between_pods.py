@@ -94,7 +94,7 @@ class BetweenPods(msgspec.Struct, frozen=True, kw_only=True):
     anti_affinity: WirePodAffinity
     label_keys: tuple[str, ...]
 
-    def settle(
+    def complete_template(
         self, template: PodTemplate, labels: Mapping[str, str], namespace: str, path: str
     ) -> PodTemplate:
         """Return the template of a pod with these labels in this namespace; ``path`` is the spec's."""

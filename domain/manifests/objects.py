@@ -110,7 +110,7 @@ def pod_event_from_manifest(
     template = with_labels(template, labels, namespace)
     asked = asked_of_pods(spec)
     if asked is not None:
-        template = asked.settle(template, labels, namespace, f"{path}.spec")
+        template = asked.complete_template(template, labels, namespace, f"{path}.spec")
     assembled = assemble_pod(
         meta,
         labels=labels,

@@ -32,7 +32,7 @@ class KernelBudget:
     def __init__(self) -> None:
         self._taken: dict[str, int] = {}
 
-    def take(self, plugin: Plugin, path: str) -> None:
+    def count_plugin(self, plugin: Plugin, path: str) -> None:
         """Count what a plugin uses.
 
         Raises

@@ -181,14 +181,14 @@ class ProfilePlan:
             if use.name in [other.name for other in profile.filters[:i]]:
                 raise FieldError(f"filters[{i}].name", f"{use.name} is there twice; a filter counts once")
             plugin = _make(FILTERS, use.name, use.args, f"filters[{i}]")
-            budget.take(plugin, f"filters[{i}]")
+            budget.count_plugin(plugin, f"filters[{i}]")
             if isinstance(plugin, FirmFilter) and (self.fit is None or self.fit[0] != i - 1):
                 where = "it stands right behind NodeResourcesFit, with which it is asked"
                 raise FieldError(f"filters[{i}].name", f"{use.name} stands elsewhere; {where}")
             self._add_filter(i, plugin)
         for i, use in enumerate(profile.scores):
             plugin = _make(_scores_for(use.args), use.name, use.args, f"scores[{i}]")
-            budget.take(plugin, f"scores[{i}]")
+            budget.count_plugin(plugin, f"scores[{i}]")
             self._add_score(use.weight, plugin)
         self.kernel_scores: tuple[ScoreUse[Score], ...] = (
             *self.normalised_scores, *self.resource_scores, *self.relative_scores, *self.count_scores

@@ -163,7 +163,7 @@ class ClusterState:
             case steps.Relieved() | steps.ReliefsPassed() | steps.Unrelieved() | steps.ReliefsFollowed():
                 yield from relieving.take_step(of, step)
             case steps.HostedSaid():
-                self.index.hosted.take(step.change, step.seq)
+                self.index.hosted.apply_change(step.change, step.seq)
             case steps.Reclassify():
                 yield from map(_regrouped, self.index.reclassify(self.pods))
             case steps.Written():
@@ -172,7 +172,7 @@ class ClusterState:
             case steps.Passed():
                 self.tombstones.pass_to(step.now_ms, step.forget_before_ms)
             case steps.Lent():
-                self.lending.renew(step.now_ms)
+                self.lending.write_room(step.now_ms)
             case steps.Reached():
                 self._next_arrival = max(self._next_arrival, step.now_ms * _ARRIVALS_PER_MS)
             case steps.Given():

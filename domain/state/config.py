@@ -167,7 +167,7 @@ class Config:
         self._counts[thing.kind, thing.namespace] += change
         if not self._counts[thing.kind, thing.namespace]:
             del self._counts[thing.kind, thing.namespace]
-        self._gone.drop(thing.namespace, thing.key)
+        self._gone.forget_entry(thing.namespace, thing.key)
         if not thing.is_forgotten:
             self.known[thing.key] = thing
             if thing.content is None:

@@ -77,7 +77,7 @@ class Hosted:
         entries = (pods[key] for key in self._pods.get(workload, ()))
         return [entry for entry in entries if not entry.spec.terminating]
 
-    def take(self, change: HostedChange, seq: int) -> None:
+    def apply_change(self, change: HostedChange, seq: int) -> None:
         """Take what was said; ``seq`` is the last number that was given, where that is known."""
         self.seq_next = max(self.seq_next, seq + 1)
         for said in change.said:

@@ -68,10 +68,10 @@ class Lending:
         return self._ends[0][0] if self._ends else NEVER_MS
 
     def is_fresh(self, node: str) -> bool:
-        """Say whether a node was measured by quality, and not too long before log time came to ``renew``."""
+        """Say whether a node was measured by quality, and not too long before the latest ``write_room``."""
         return node in self._measured and self._now_ms < self._end_ms(node) < NEVER_MS
 
-    def renew(self, now_ms: int) -> None:
+    def write_room(self, now_ms: int) -> None:
         """Write the room of all nodes for which it may have changed, as of no earlier log time than before.
 
         A row that is written counts as measured: groups wake by that.

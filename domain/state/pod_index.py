@@ -337,14 +337,14 @@ class PodIndex:
 
     def _admit(self, namespace: str, mark: TermMark) -> bool:
         """Count one more class that carries a term; say whether it holds, as so many wide ones do."""
-        return not _is_wide(namespace, mark) or self._wide.setdefault(namespace, WideTerms()).add(mark)
+        return not _is_wide(namespace, mark) or self._wide.setdefault(namespace, WideTerms()).add_class(mark)
 
     def _drop_term(self, namespace: str, mark: TermMark) -> None:
         if not _is_wide(namespace, mark):
             self._count_term(mark, -1)
             return
         wide = self._wide[namespace]
-        was_in, follows = wide.drop(mark)
+        was_in, follows = wide.remove_class(mark)
         if was_in:
             self._count_term(mark, -1)
         if follows is not None:

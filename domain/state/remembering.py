@@ -45,11 +45,11 @@ class Remembered(Generic[K, V]):
 
     def put(self, namespace: str, key: K, value: V) -> None:
         """Remember an entry as the latest of its namespace."""
-        self.drop(namespace, key)
+        self.forget_entry(namespace, key)
         self._entries.setdefault(namespace, {})[key] = value
         self._count += 1
 
-    def drop(self, namespace: str, key: K) -> None:
+    def forget_entry(self, namespace: str, key: K) -> None:
         """Forget an entry, if it is there."""
         entries = self._entries.get(namespace)
         if entries is not None and key in entries:

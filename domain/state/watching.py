@@ -29,9 +29,9 @@ _Mentions = Counter[str]
 class Watching:
     """Counts the selectors that mention which values of which keys, and knows the pods that have such labels.
 
-    What begins to be mentioned counts at once for pods that come; ``settle`` says which others it concerns,
-    and which are concerned by what is mentioned no more. A key stays for a while after its last selector,
-    as the next one may come soon; it then tells apart only pods that have it.
+    What begins to be mentioned counts at once for pods that come; ``take_moved`` says which others it
+    concerns, and which are concerned by what is mentioned no more. A key stays for a while after its last
+    selector, as the next one may come soon; it then tells apart only pods that have it.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Watching:
 
     @property
     def is_settled(self) -> bool:
-        """Whether ``settle`` has nothing to say."""
+        """Whether ``take_moved`` has nothing to say."""
         return not (self._new or self._moved or len(self._idle) > label_keys_idle_max)
 
     def mention(self, namespace: str, selector: LabelSelector, change: int = 1) -> None:

@@ -17,7 +17,7 @@ class WideTerms:
         self.admitted: dict[TermMark, int] = {}
         self.waiting: dict[TermMark, int] = {}
 
-    def add(self, mark: TermMark) -> bool:
+    def add_class(self, mark: TermMark) -> bool:
         """Count one more class that carries a term, and say whether the term holds."""
         is_in = mark in self.admitted or (
             mark not in self.waiting and len(self.admitted) < wide_terms_per_namespace_max
@@ -26,7 +26,7 @@ class WideTerms:
         counts[mark] = counts.get(mark, 0) + 1
         return is_in
 
-    def drop(self, mark: TermMark) -> tuple[bool, TermMark | None]:
+    def remove_class(self, mark: TermMark) -> tuple[bool, TermMark | None]:
         """Count one class less; return whether the term held, and which one now holds in its place."""
         is_in = mark in self.admitted
         counts = self.admitted if is_in else self.waiting

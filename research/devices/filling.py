@@ -10,7 +10,15 @@ import numpy as np
 
 from domain.kernels.compiling import entry, helper
 from domain.kernels.device_arrays import CLUSTERING, LEAST_FRAGMENTATION, SCORES_COUNT, WHOLE_DEVICE
-from domain.kernels.fragmentation import gain_of, gradient_score, is_share, score_of, take, tightest, unusable
+from domain.kernels.fragmentation import (
+    gain_of,
+    gradient_score,
+    is_share,
+    score_of,
+    take_devices,
+    tightest,
+    unusable,
+)
 
 
 @helper
@@ -131,7 +139,7 @@ def fill(mix, rating, nodes, asked, kept, shape, node, device):  # type: ignore[
             count, milli = asked.number[s], asked.milli[s]
             if count > 0:
                 device[i] = kept.device[s, n]
-                take(nodes.free[n], nodes.devices[n], count, milli, device[i])
+                take_devices(nodes.free[n], nodes.devices[n], count, milli, device[i])
                 nodes.holds[n] |= 1 << (0 if milli < WHOLE_DEVICE else count)
             nodes.cpu[n] -= asked.cpu[s]
             nodes.memory[n] -= asked.memory[s]

@@ -45,7 +45,7 @@ async def recorded_trace(log: Log) -> Trace:
         await intake.add(await reader.first_offsets(partitions))
         while records := await intake.next_batch(_RECORDS_MAX, 0.0):
             for record in records:
-                tape.take(decoder.decode(record).event, record.timestamp_ms)
+                tape.add_event(decoder.decode(record).event, record.timestamp_ms)
     finally:
         await reader.aclose()
     if not tape.moments:
@@ -63,7 +63,7 @@ class _Tape:
         self._waited: set[str] = set()
         self._offered: set[str] = set()
 
-    def take(self, event: Event | ProfileEvent | None, at_ms: int) -> None:
+    def add_event(self, event: Event | ProfileEvent | None, at_ms: int) -> None:
         """Take the event of the next record; None: it does not read, or changes nothing."""
         if self._began_ms < 0:
             self._began_ms = at_ms

@@ -120,7 +120,7 @@ class Actions:
         while len(self._waiting) > ACTIONS_MAX:
             del self._waiting[next(iter(self._waiting))]
 
-    def take(self) -> list[Event]:
+    def take_events(self) -> list[Event]:
         """Return the events of what was done, and forget it. Each has an id, so that it is taken once."""
         events = []
         for action in self._waiting.values():

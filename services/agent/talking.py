@@ -136,7 +136,7 @@ class Outbox:
             The API does not answer, or takes none of it now.
         """
         usage, evictions = self._usage, dict(self._evictions)
-        self._unsent = (*self._unsent, *self.actions.take())
+        self._unsent = (*self._unsent, *self.actions.take_events())
         events = [*evictions.values(), *self._unsent, *([usage] if usage else [])]
         if not events:
             return

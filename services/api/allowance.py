@@ -103,7 +103,7 @@ class Allowance:
         """Give what counts the bytes of a body while its request is under way, and refuses too many."""
         account, held_bytes = self._account(caller), 0
 
-        def hold(size_bytes: int) -> None:
+        def hold_bytes(size_bytes: int) -> None:
             nonlocal held_bytes
             if caller.grant is not None and account.body_bytes + size_bytes > limits.bodies_of_key_bytes_max:
                 most = f"{limits.bodies_of_key_bytes_max} bytes (bodies_of_key_bytes_max)"
@@ -117,7 +117,7 @@ class Allowance:
             self._body_bytes += size_bytes
 
         try:
-            yield hold
+            yield hold_bytes
         finally:
             account.body_bytes -= held_bytes
             self._body_bytes -= held_bytes

@@ -37,7 +37,7 @@ _BODY = 'allowed are an event {"type", "object"}, a list of events, and {"events
 async def read_body(
     request: Request,
     charge: Callable[[int], None] = lambda _: None,
-    hold: Callable[[int], None] = lambda _: None,
+    hold_bytes: Callable[[int], None] = lambda _: None,
 ) -> bytes:
     """Read the body, and charge what came of it; refuse it as soon as it is too large to hold."""
     chunks, size = [], 0
@@ -48,7 +48,7 @@ async def read_body(
                 raise ApiError(
                     "too-large", f"a request may hold {limits.request_bytes_max} bytes (request_bytes_max)"
                 )
-            hold(len(chunk))
+            hold_bytes(len(chunk))
             chunks.append(chunk)
     finally:
         charge(size)
@@ -293,8 +293,8 @@ def ingest_routes(deps: Deps, folding: Folding) -> APIRouter:
         seconds = seconds_of(wait)
         caller, allowance = caller_of(request), deps.gate.allowance
         allowance.check(caller)  # a caller over its limit is told before it sends more
-        with allowance.body(caller) as hold:
-            body = await read_body(request, lambda size: allowance.spend(caller, "bytes", size), hold)
+        with allowance.body(caller) as hold_bytes:
+            body = await read_body(request, lambda size: allowance.spend(caller, "bytes", size), hold_bytes)
             events = _events(body)
             allowance.spend(caller, "events", len(events))
             letters = await next_letters(deps.store) if seconds else {}

@@ -206,8 +206,8 @@ def plan_routes(deps: Deps) -> APIRouter:
     )
     async def plan(request: Request) -> Response:
         caller = caller_of(request)
-        with deps.gate.allowance.body(caller) as hold:
-            wanted = struct_of(await read_body(request, hold=hold), PlanToMake, "a plan")
+        with deps.gate.allowance.body(caller) as hold_bytes:
+            wanted = struct_of(await read_body(request, hold_bytes=hold_bytes), PlanToMake, "a plan")
             if deps.advisor is None:
                 raise ApiError("not-found", "this API plans nothing (BERTH_WHY=off)")
             told = await deps.advisor.plan(

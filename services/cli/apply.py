@@ -230,7 +230,7 @@ def _checked(
         else:
             events.append(document.event)
             if document.event["type"] != "DELETED":
-                notices.take(outgoing.event)
+                notices.note_event(outgoing.event)
         if document.wrapped:
             where = f"{document.place}{documents.named(document.event)}"
             warnings += [f"{where}: {ignored(*slip)}" for slip in unknown_fields(document.event["object"])]

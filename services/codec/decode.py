@@ -283,7 +283,7 @@ class Decoder:
             return known
         labelled = with_labels(shape.template, labels, namespace)
         if between is not None:
-            labelled = between.settle(labelled, labels, namespace, _SPEC_PATH)
+            labelled = between.complete_template(labelled, labels, namespace, _SPEC_PATH)
         signature = signature_of(labelled)
         found = (self._in_use.setdefault(signature, labelled), signature)
         is_short = len(shape.asked) <= _SPEC_BYTES_MAX

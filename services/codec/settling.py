@@ -29,7 +29,7 @@ _CLAIMING = (Outcome.BOUND, Outcome.NOMINATED, Outcome.EVICTED)
 """Outcomes that stand or fall with the claim on their node."""
 
 
-def settle(
+def settle_batch(
     batch: CommitBatch, lost_nodes: Set[int], moved: Mapping[int, int], raised: Sequence[str] = ()
 ) -> CommitBatch:
     """Return the batch without the claims that were not granted, and with the true versions of nodes.

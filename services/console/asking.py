@@ -140,7 +140,7 @@ class Asking:
             await never.wait()
             raise AssertionError("nothing sets the event")
 
-        async def take(message: Message) -> None:
+        async def send(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -148,7 +148,7 @@ class Asking:
                 parts.append(message.get("body", b""))
 
         try:
-            await self._request.app(scope, receive, take)
+            await self._request.app(scope, receive, send)
         except Exception:
             if not status:
                 raise

@@ -36,7 +36,7 @@ class Notices:
             name: ProfilePlan(profile) for name, profile in BUILT_IN_PROFILES.items()
         }
 
-    def take(self, event: Event | ProfileEvent | None) -> None:
+    def note_event(self, event: Event | ProfileEvent | None) -> None:
         """Look at an object on its way into the log. It may name built-in profiles and those seen before."""
         match event:
             case PodUpserted(pod=pod) if not pod.node_name:
@@ -44,7 +44,7 @@ class Notices:
                 warnings = warnings_of(self._plans.get(pod.template.profile), pod.template)
                 self.add("pod", pod.key, [*held, *_set(warnings)])
             case NodeUpserted(node=node):
-                self.take_node(node, self._plans.values())
+                self.note_node(node, self._plans.values())
             case ProfileUpserted(profile=profile):
                 self._plans[profile.name] = ProfilePlan(profile)
             case ConfigUpserted(content=PodGroup(ignored=fields)):
@@ -53,14 +53,14 @@ class Notices:
             case _:
                 pass
 
-    def take_node(self, node: NodeSpec, plans: Iterable[ProfilePlan]) -> None:
+    def note_node(self, node: NodeSpec, plans: Iterable[ProfilePlan]) -> None:
         """Look at a node that may get pods of these profiles."""
         if any(taint.effect == _SOFT for taint in node.taints) and not any(
             use.plugin.name == _SOFT_SCORE for plan in plans for use in plan.scores
         ):
             self.add("node", node.name, [_SOFT])
 
-    def take_attempt(self, pod: str, attempt: Attempt) -> None:
+    def note_attempt(self, pod: str, attempt: Attempt) -> None:
         """Look at a planned pod. Whatever holds it is among its reasons."""
         self.add("pod", pod, _set(attempt.warnings))
 

@@ -176,9 +176,9 @@ class Plan:
             event = event_of(given, lenient=self._lenient)
         except FieldError as error:
             raise given.error(error.path, error.message) from None
-        self.take(event, given)
+        self.add_event(event, given)
 
-    def take(self, event: Event | ProfileEvent | None, given: Given) -> None:
+    def add_event(self, event: Event | ProfileEvent | None, given: Given) -> None:
         """Take the event that an object stands for; nothing is folded yet."""
         match event:
             case None:
@@ -189,7 +189,7 @@ class Plan:
                 self._usage.append(_Given(event, given))
             case _:
                 if isinstance(event, ConfigUpserted):
-                    self._notices.take(event)
+                    self._notices.note_event(event)
                 self._objects.append(_Given(event, given))
 
     def measure(
@@ -308,11 +308,11 @@ class Plan:
     def notices(self, planned: Sequence[Planned]) -> list[str]:
         """Return what the plan does not look at in the objects, a line per code."""
         for each in planned:
-            self._notices.take_attempt(each.pod.key, each.attempt)
+            self._notices.note_attempt(each.pod.key, each.attempt)
         named = {each.pod.template.profile for each in planned}
         plans = [plan for name, plan in self._scheduler.profiles.plans.items() if name in named]
         for node in self.state.table.specs:
-            self._notices.take_node(node, plans)
+            self._notices.note_node(node, plans)
         return self._notices.lines()
 
     # ------------------------------------------------------------------------------------------ folding

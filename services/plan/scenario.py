@@ -208,7 +208,7 @@ def _add_objects(plan: Plan, objects: list[Any], templates: Mapping[str, PodTemp
             )
         given = Given("ADDED", manifest, f"objects[{i}]")
         if KEPT in manifest:
-            plan.take(kept_event(manifest, templates, f"objects[{i}]"), given)
+            plan.add_event(kept_event(manifest, templates, f"objects[{i}]"), given)
         else:
             plan.add(given)
         if kind not in ("Node", "Pod", PROFILE_KIND):

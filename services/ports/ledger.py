@@ -416,8 +416,8 @@ class Ledger(Workers, Protocol):
         """Write the batch in one transaction, in the lock order: offsets, facts and claims by id, the rest.
 
         Facts wait for other batches that change the same node, claims do not: they lose. What is written is
-        the batch as ``settle`` makes it of what lost and moved. After an exception the outcome is unknown:
-        ask ``resolve``.
+        the batch as ``settle_batch`` makes it of what lost and moved. After an exception the outcome is
+        unknown: ask ``resolve``.
         """
 
     async def journalled(self, shard: int) -> Journalled | None:

@@ -63,7 +63,7 @@ class Outbox(Protocol):
     async def acquire(self, shard: int, owner: str, lease_seconds: float) -> int:
         """Return the relay epoch of the shard, or 0 while another relay is alive (as ``Ledger.acquire``)."""
 
-    async def renew(self, shard: int, epoch: int, lease_seconds: float) -> bool:
+    async def renew_lease(self, shard: int, epoch: int, lease_seconds: float) -> bool:
         """Prolong; False when the epoch is no longer the shard's."""
 
     async def release(self, shard: int, epoch: int) -> None:

@@ -147,7 +147,7 @@ class Workers(Protocol):
         shards through this object may take them again. Returns nothing when there is nothing to take.
         """
 
-    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
+    async def renew_leases(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
         """Prolong the leases that the caller still holds, and return them. Waits for no commit."""
 
     async def release(self, leases: Sequence[Lease]) -> None:

@@ -156,7 +156,7 @@ class Relay:
     async def _renew(self, shard: int, epoch: int) -> None:
         while True:
             await asyncio.sleep(self._settings.lease_renewal_seconds)
-            if not await self._outbox.renew(shard, epoch, self._settings.lease_seconds):
+            if not await self._outbox.renew_lease(shard, epoch, self._settings.lease_seconds):
                 raise Fenced(f"another relay publishes shard {shard}")
 
     async def _tick(self) -> None:

@@ -107,7 +107,7 @@ async def compare(log: Log, outbox: Outbox, shard: int, noted: int, compared: in
         if not seq or (record.ledger is None and not said):
             continue
         had = follower.name
-        step = follower.take(seq, record.ledger, after_of(record))
+        step = follower.take_record(seq, record.ledger, after_of(record))
         turn = record if follower.name != had else turn
         if step.is_taken:
             agreed = seq if said and agreed >= step.before else min(agreed, step.before)

@@ -57,7 +57,7 @@ async def audit_topic(log: Log, outbox: Outbox, audit: Audit, report: Callable[[
                 seqs = [seq_of(record, shard) for record in records]
                 own = {row.seq: row for row in await outbox.decisions(shard, sorted({*seqs} - {0}))}
                 for seq, record in zip(seqs, records, strict=True):
-                    found.take(seq, record.offset, is_own=is_row(record, own.get(seq)))
+                    found.check_record(seq, record.offset, is_own=is_row(record, own.get(seq)))
                 count += len(records)
                 heard = clock() if records else heard
                 if clock() - heard > _SILENT_SECONDS_MAX:
@@ -92,7 +92,7 @@ class _Shard:
         if end < self._acknowledged.below:
             self._acknowledged = NOTHING
 
-    def take(self, seq: int, offset: int, *, is_own: bool) -> None:
+    def check_record(self, seq: int, offset: int, *, is_own: bool) -> None:
         """Take the next record, of a decision with this seq (0: of none)."""
         if not is_own and not 0 < seq < self._kept_from:
             if offset < self._acknowledged.below:

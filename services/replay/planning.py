@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from services.codec.feed import unpack_feed
-from services.codec.settling import settle
+from services.codec.settling import settle_batch
 from services.ports.history import History, Scratch
 from services.ports.journal import BATCHES, Checkpoint, JournalRow, positions_of
 from services.ports.ledger import CommitBatch, LedgerState
@@ -167,8 +167,8 @@ class Planning:
                 raise CannotReplay(
                     f"{named(row)} cannot be replayed: {why}; spans before or behind it can be"
                 )
-            planner, planned = await workers.plan(row, await tape.take(row))
-            batch = settle(planned, set(row.lost), row.moved, feed.raised)
+            planner, planned = await workers.plan(row, await tape.read_batch(row))
+            batch = settle_batch(planned, set(row.lost), row.moved, feed.raised)
             is_told = not (row.digest is None and (row.lost or losses.get(row.shard)))
             losses[row.shard] = bool(row.lost)
             yield Again(row, batch, planner, row.worker in begun, is_told)

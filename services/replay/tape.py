@@ -42,7 +42,7 @@ class Tape:
         self._read: dict[TopicPartition, deque[Record]] = {}
         self._is_assigned = False
 
-    async def take(self, row: JournalRow) -> list[Record]:
+    async def read_batch(self, row: JournalRow) -> list[Record]:
         """Return the records of the next batch.
 
         Raises

@@ -144,7 +144,7 @@ class WhatIf:
             async for row in self._history.rows(after, until):
                 recorded = [decision for p in await self._history.decisions(row.seqs) if (decision := _of(p))]
                 bound.update(each[0] for each in recorded if each[1] == Outcome.BOUND)
-                records = [_as_waiting(each, bound) for each in await tape.take(row)]
+                records = [_as_waiting(each, bound) for each in await tape.read_batch(row)]
                 if not is_begun and (first is None or (row.shard == 0 and row.batch >= first)):
                     is_begun = True
                     for world, each in zip(worlds, (Change(), change), strict=True):
@@ -173,7 +173,7 @@ class WhatIf:
         leases = [Lease(*each) for each in sorted(start.start.leases.items())]
         await scratch.restart(start.start.leases, start.offsets)
         planner = planner_of(start.start, await scratch.load_base())
-        planner.take(leases, await scratch.load_part(leases))
+        planner.take_shards(leases, await scratch.load_part(leases))
         return World(planner)
 
 
@@ -215,7 +215,7 @@ class World:
         if self._profile is not None:
             records = [each for each in records if not _is_profile(each)]
         if row.renewed or row.start is not None:
-            self._planner.renew()
+            self._planner.renew_queue()
         if not self._is_begun:
             return self._planner.plan_batch(records, is_recorded=True, until_ms=row.log_time_ms)
         state = self._planner.scheduler.state

@@ -90,7 +90,7 @@ class Workers:
             self._latest = planner_of(start, await self._scratch.load_base())
             leases = [Lease(*each) for each in sorted(start.leases.items())]
             await self._scratch.restart(start.leases, self._checkpoint.offsets)
-            self._latest.take(leases, await self._scratch.load_part(leases))
+            self._latest.take_shards(leases, await self._scratch.load_part(leases))
 
     async def plan(self, row: JournalRow, records: Sequence[Record]) -> tuple[Planner, CommitBatch]:
         """Plan a batch once more; return it with the planner of its worker.
@@ -107,7 +107,7 @@ class Workers:
             )
         planner = await self._planner_of(row)
         if row.renewed:
-            planner.renew()
+            planner.renew_queue()
         if self._positions[row.worker][1] <= row.position:
             del self._planners[row.worker]  # its memory is free for others
         rows = await self._rows(planner, row.followed)
@@ -150,13 +150,13 @@ class Workers:
         if rows and planner.plan((), (), rows) is not None:
             raise CannotReplay(f"{named(row)}: its worker did something before that is not in the journal")
         if given := planner.owned - change.leases.keys():
-            planner.give(given)
+            planner.give_shards(given)
         taken = {shard for shard, *_ in change.offsets} & kept.keys() - planner.owned
         leases = [Lease(shard, epoch) for shard, epoch in sorted(change.leases.items()) if shard in taken]
         if leases:
             offsets = {(shard, topic, at): offset for shard, topic, at, offset in change.offsets}
             await self._scratch.restart(dict(leases), offsets)
-            planner.take(leases, await self._scratch.load_part(leases, gone=planner.lacks_gone))
+            planner.take_shards(leases, await self._scratch.load_part(leases, gone=planner.lacks_gone))
 
     async def _rows(self, planner: Planner, until: Mapping[int, int]) -> list[Followed]:
         """Return the rows that a planner has still to follow up to these batches."""

@@ -93,7 +93,7 @@ class BatchBuilder:
         """Write a dead letter for a record."""
         self.decider.refuse(record, shard, rejected, self.now_ms, self.sent_by)
 
-    def take(self, change: Change, record: Record | None, shard: int) -> None:
+    def add_change(self, change: Change, record: Record | None, shard: int) -> None:
         """Add what folding a record changed, or following another worker."""
         if type(change) not in OF_NO_NODE:
             self.changed_ms = self.now_ms
@@ -191,7 +191,7 @@ class BatchBuilder:
     def _undo_bind(self, change: BindUndone) -> None:
         pod, shard = change.pod, self._shard_of(change.pod)
         self.pods.end(pod, self.now_ms)
-        self.take(PodWaits(pod, change.arrival), None, shard)
+        self.add_change(PodWaits(pod, change.arrival), None, shard)
         at = self.now_ms, self._event_at_ms, self.sent_by
         version, why = change.node_version, f"could not be bound to {change.node}"
         self.decider.decide(
@@ -231,7 +231,7 @@ class BatchBuilder:
         attempts, strict = result.attempts, result.strict
         for verdict in result.verdicts:
             if isinstance(verdict, NominationEnded):
-                self.take(verdict, None, verdict.nomination.shard)
+                self.add_change(verdict, None, verdict.nomination.shard)
                 continue
             index, shard = verdict.attempt, pods[verdict.pod.key].shard
             cycle_seq = seqs[index].setdefault(shard, numbers[shard])
@@ -247,7 +247,7 @@ class BatchBuilder:
             if isinstance(moved, Migration):
                 self._relieve(moved)
             else:
-                self.take(moved, None, moved.shard)
+                self.add_change(moved, None, moved.shard)
         self.cluster.need(result.gangs)
         self.decider.explain(attempts, seqs, duration_us)
         self.pods.explain(pending_groups(result, seqs, self._ledger_view, self._scheduler, self.now_ms))

@@ -43,7 +43,7 @@ class BatchGuards:
         """Take what a batch of another worker raised."""
         self._known.raised(raised)
 
-    def settle(self, raised: Iterable[Iterable[str]]) -> None:
+    def confirm_raised(self, raised: Iterable[Iterable[str]]) -> None:
         """Take what own batches raised, in their order, now that they are committed."""
         for keys in raised:
             self._known.raised(keys)

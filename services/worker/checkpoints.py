@@ -52,7 +52,7 @@ class Checkpoints:
         is_writing = self._writing is not None and not self._writing.done()
         return bool(self._every) and planner.batch >= self._next and not is_writing
 
-    async def take(self, at: Checkpoint, until: float = math.inf) -> bool:
+    async def begin_checkpoint(self, at: Checkpoint, until: float = math.inf) -> bool:
         """Hold the ledger's state, and begin to write it; return whether it is held.
 
         All that the ledger has been asked to commit is in it, and no worker commits before this returns, or
@@ -61,13 +61,13 @@ class Checkpoints:
         """
         now, held = asyncio.get_running_loop().time, asyncio.Event()
 
-        def hold() -> None:
+        def mark_held() -> None:
             if now() > until:
                 raise Fenced("another worker may have gone on before the state of the ledger was held")
             held.set()
 
         self._next = at.batch + self._every
-        self._writing = asyncio.create_task(self._write(at, hold))
+        self._writing = asyncio.create_task(self._write(at, mark_held))
         waiting = asyncio.create_task(held.wait())
         patience = None if until == math.inf else max(0.0, until - now())
         await asyncio.wait({self._writing, waiting}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)

@@ -82,7 +82,7 @@ class Forwarding:
             elif (source := source_of(topic)) is not None:
                 self._taken[source, shard] = number
 
-    def take(self, part: LedgerPart) -> None:
+    def take_shards(self, part: LedgerPart) -> None:
         """Forward keys of the shards of a part, which are own now, and read what was handed over to them."""
         self.note(lanes_of(part.offsets))
         self.routes |= {row.key: row for row in part.forwarded if row.is_last}
@@ -91,7 +91,7 @@ class Forwarding:
             if lane[1] in part.seq_next:
                 self._read[lane] = self._taken.get(lane, 0)
 
-    def give(self, shards: Collection[int]) -> None:
+    def give_shards(self, shards: Collection[int]) -> None:
         """Leave the keys of these shards, and what was handed over to them, to others."""
         self._drop(lambda row: row.shard in shards)
         self._read = {lane: number for lane, number in self._read.items() if lane[1] not in shards}

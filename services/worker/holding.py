@@ -103,7 +103,7 @@ class Holding:
             leases = [Lease(*each) for each in sorted(self.leases.items())]
             if not leases:
                 return
-            held = await self._ledger.renew(leases, self._lease_seconds)
+            held = await self._ledger.renew_leases(leases, self._lease_seconds)
             self._see(is_write=True)
             now = asyncio.get_running_loop().time()
             for shard, _ in set(leases).difference(held):

@@ -26,12 +26,12 @@ class HostedRows:
         scheduler.fold(HostedSaid(HostedChange(list(base.replicas), [], list(base.waits))))
         scheduler.hosting.pass_to(base.log_time_ms)
 
-    def take(self, part: LedgerPart, now_ms: int) -> None:
+    def resume_from(self, part: LedgerPart, now_ms: int) -> None:
         """Go on with the numbers of the ledger; steps that ended before are not made up for."""
         self._scheduler.fold(HostedSaid(HostedChange(), part.scale_seq))
-        self.renew(now_ms)
+        self.look_again(now_ms)
 
-    def renew(self, now_ms: int) -> None:
+    def look_again(self, now_ms: int) -> None:
         """Look again with the next cycle, as behind a restart."""
         self._scheduler.hosting.pass_to(now_ms)
         self._looked_ms = -1

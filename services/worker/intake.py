@@ -180,7 +180,7 @@ class Intake:
         """Read on where it was, after the reader was used for something else."""
         await self._assign(self._lanes)
 
-    async def drop(self, shards: Collection[int]) -> None:
+    async def drop_shards(self, shards: Collection[int]) -> None:
         """Read the partitions of these shards no longer; forget what was read ahead."""
         self._sizes = []
         await self._assign({at: lane for at, lane in self._lanes.items() if at.partition not in shards})

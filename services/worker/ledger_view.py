@@ -38,13 +38,15 @@ class LedgerView:
         self._templates_known: set[bytes] = set()
         self._fragments: dict[bytes, bytes] = {}
 
-    def take(self, leases: Iterable[Lease], seq: Mapping[int, int], dead_seq: Mapping[int, int]) -> None:
+    def take_shards(
+        self, leases: Iterable[Lease], seq: Mapping[int, int], dead_seq: Mapping[int, int]
+    ) -> None:
         """Go on with the numbers of these shards."""
         self.epochs |= dict(leases)
         self.seq |= seq
         self.dead_seq |= dead_seq
 
-    def give(self, shards: Iterable[int], waiting: Iterable[str]) -> None:
+    def give_shards(self, shards: Iterable[int], waiting: Iterable[str]) -> None:
         """Forget the numbers of these shards, and their pods that wait."""
         for shard in shards:
             for numbers in (self.epochs, self.dead_seq):  # the next seq of a shard is followed from now on

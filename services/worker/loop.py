@@ -150,17 +150,17 @@ class Loop:
         if self._lost_claims.keys:  # the faster worker's batch is in the journal
             with contextlib.suppress(Unavailable):
                 await self.follower.read()
-        followed, since = self.follower.take()
+        followed, since = self.follower.take_batches()
         if not (records or followed or self.planner.has_work or self._lost_claims.keys or call is not None):
             if self._commit is not None and self._commit.done():
                 self._commit.result()
             return
         if self.planner.owns_all and self.checkpoints.is_due(self.planner):
             await self._finish()
-            if await self.checkpoints.take(self._at(self.planner.start.leases)):
-                self.planner.renew()
+            if await self.checkpoints.begin_checkpoint(self._at(self.planner.start.leases)):
+                self.planner.renew_queue()
         is_judged = self._commit is not None and not self._commit.done()
-        self.planner.guards.settle(self._lost_claims.take_raised())
+        self.planner.guards.confirm_raised(self._lost_claims.take_raised())
         plan: Callable[..., CommitBatch | None] = self.planner.plan
         more = {}
         if call is not None:
@@ -168,7 +168,7 @@ class Loop:
         began = asyncio.get_running_loop().time()
         with self.metrics.plan_seconds.time():
             batch = await self.progress.of_batch(
-                self.think(plan, records, self._lost_claims.take(), followed, due, **more)
+                self.think(plan, records, self._lost_claims.take_pods(), followed, due, **more)
             )
         refused, self.planner.ledger_view.refused_count = self.planner.ledger_view.refused_count, 0
         self.metrics.follow_refused.inc(refused)
@@ -220,7 +220,7 @@ class Loop:
             )
         self.metrics.began(faults)
         with self.memory.growing():
-            await self.think(self.planner.take, leases, part)
+            await self.think(self.planner.take_shards, leases, part)
         self.planner.read_ahead.pass_over(
             (at, each.idle) for at, each in latest.items() if each.idle is not None
         )
@@ -236,7 +236,7 @@ class Loop:
     async def _give(self, shard: int) -> None:
         """Give a shard up when all that was decided for it is committed, and nothing is to be taken back."""
         await self._settle()
-        await self.intake.drop({shard})
+        await self.intake.drop_shards({shard})
         await self._leave({shard})
         await self._let_go([shard])
         _LOGGER.info("gave shard %d to a worker that holds fewer", shard)
@@ -261,7 +261,7 @@ class Loop:
         lost = dict(self.holding.lost)
         begun = lost.keys() & self.planner.owned
         if begun:
-            await self.intake.drop(begun)
+            await self.intake.drop_shards(begun)
             await self._leave(begun)
             # What was read of others may build on what is read now: each comes in its turn.
             await self.follower.read_again(self.planner.followed)
@@ -283,7 +283,7 @@ class Loop:
 
     async def _leave(self, shards: Set[int]) -> None:
         """Forget what only the owner of these shards knows, and follow them."""
-        batches = await self.think(self.planner.give, shards)
+        batches = await self.think(self.planner.give_shards, shards)
         await self.follower.resume(batches)
 
     def _is_to_rest(self) -> bool:
@@ -316,12 +316,13 @@ class Loop:
         began = now()
         is_heard = await self._wait_for_others(call, epochs, until)
         if calls and is_heard:  # the next batch is planned while the state is being held
-            self._held = asyncio.create_task(self.checkpoints.take(self._at(epochs), until))
+            self._held = asyncio.create_task(self.checkpoints.begin_checkpoint(self._at(epochs), until))
         elif calls:
             silent = sorted(set(range(self.planner.shards_count)) - epochs.keys())
             level = logging.WARNING if self.checkpoints.has_failed_twice else logging.INFO
             _LOGGER.log(level, "no checkpoint after batch %d: shards %s did not rest in time", call, silent)
-        self.planner.guards.settle(self._lost_claims.take_raised())  # before what others did behind it
+        raised = self._lost_claims.take_raised()
+        self.planner.guards.confirm_raised(raised)  # before what others did behind it
         await self.think(self.planner.rest, self.follower.take_until(0, call))
         self._rests_until = 0.0 if calls else until
         _LOGGER.info("rested for %.3f s after batch %d of shard 0", now() - began, call)

@@ -73,7 +73,7 @@ class LostClaims:
         raised, self.raised = self.raised, []
         return raised
 
-    def take(self) -> list[str]:
+    def take_pods(self) -> list[str]:
         """Return the pods to be taken back, once."""
         keys, self.keys = self.keys, []
         return keys

@@ -67,7 +67,7 @@ class Planner:
     Parameters
     ----------
     base : LedgerBase
-        What the ledger says of the whole cluster. Which shards to decide for is told by ``take``.
+        What the ledger says of the whole cluster. Which shards to decide for is told by ``take_shards``.
     tombstone_hours, preempts, preemption_seconds, reservation_seconds, backoff_ms, cycle_pods_max
         For how long, in log time, a pod that is gone is remembered; the others as of ``Scheduler``.
     stopwatch : callable
@@ -145,38 +145,38 @@ class Planner:
         restore_gone(base.tombstones, self.scheduler.state.tombstones, self._step_ms)
         self._hosted = HostedRows(self.scheduler, self.ledger_view, base)
 
-    def take(self, leases: Sequence[Lease], part: LedgerPart) -> None:
+    def take_shards(self, leases: Sequence[Lease], part: LedgerPart) -> None:
         """Decide for these shards, too, from where the ledger says that they are."""
-        self.ledger_view.take(leases, part.seq_next, part.dead_seq_next)
+        self.ledger_view.take_shards(leases, part.seq_next, part.dead_seq_next)
         self._offsets |= part.offsets
         self._refold_below |= part.refold_below
         self._now_ms = max(self._now_ms, part.log_time_ms)
         restore_waiting(part, self.scheduler, self.ledger_view)
         restore_gone(part.gone, self.scheduler.state.tombstones, self._step_ms)
-        self.forwarding.take(part)
+        self.forwarding.take_shards(part)
         self._pass_to(self._now_ms)
         self._left_to_report += self._hold(part.orphaned)
-        self._hosted.take(part, self._now_ms)
+        self._hosted.resume_from(part, self._now_ms)
         self._due_moments.expect(self.scheduler.hosting.due_ms(self._now_ms))
-        self._journal_positions.take(self.ledger_view.epochs, part.offsets)
+        self._journal_positions.note_taken(self.ledger_view.epochs, part.offsets)
         # Pods that wait were tried by another worker: what made room since may be known here already.
         self.scheduler.recheck_all_nodes()
 
-    def give(self, shards: Iterable[int]) -> Mapping[int, int]:
+    def give_shards(self, shards: Iterable[int]) -> Mapping[int, int]:
         """Leave these shards to others, but for what they placed; return the last batch of each."""
         given = frozenset(shards)
         left = [each.pod.key for each in self.scheduler.fold(Given(given)) if isinstance(each, PodGiven)]
-        self.ledger_view.give(given, left)
+        self.ledger_view.give_shards(given, left)
         batches = {shard: self._offsets[shard, BATCHES, 0] for shard in given}
-        self._journal_positions.give(
+        self._journal_positions.note_given(
             self.ledger_view.epochs, {at: n for at, n in self._offsets.items() if at[0] in given}
         )
         self._offsets = {at: offset for at, offset in self._offsets.items() if at[0] not in given}
         self._refold_below = {at: end for at, end in self._refold_below.items() if at[0] not in given}
-        self.read_ahead.drop(given)
+        self.read_ahead.drop_shards(given)
         self.is_stalled = False
         self._is_renewed &= bool(self.ledger_view.epochs)
-        self.forwarding.give(given)
+        self.forwarding.give_shards(given)
         self._left_to_report = [
             e for e in self._left_to_report if self.scheduler.state.pods[e.pod.key].shard not in given
         ]
@@ -187,23 +187,23 @@ class Planner:
         """Begin anew with all own shards, as if they were given, and taken when others had done this.
 
         All that is in memory is in the ledger. So a worker that reads it has the same behind the next
-        batch, which forgets what is not (``renew``).
+        batch, which forgets what is not (``renew_queue``).
         """
         state, ledger_view = self.scheduler.state, self.ledger_view
         orphaned, epochs = list(state.orphaned), dict(ledger_view.epochs)
-        self._journal_positions.give({}, self._offsets)
+        self._journal_positions.note_given({}, self._offsets)
         # What others do to own pods is told behind it.
         self.scheduler.fold(Owned(frozenset(), self.shards_count))
         builder = BatchBuilder(self.scheduler, ledger_view, self._now_ms)
         self._follow(followed, builder)
         self._now_ms = builder.now_ms
         self.scheduler.fold(Reached(self._now_ms))
-        self._journal_positions.take(epochs, self._offsets)
+        self._journal_positions.note_taken(epochs, self._offsets)
         if self._now_ms >= self._next_step_ms:
             self._pass_to(self._now_ms)
         self.is_stalled = False
         self._left_to_report += self._hold(orphaned)
-        self.renew()
+        self.renew_queue()
 
     def _hold(self, orphaned: Sequence[str] = ()) -> Iterable[LeftToReport]:
         """Note from where this worker goes on with its shards; return what is left to report."""
@@ -314,11 +314,11 @@ class Planner:
         self._recent_claims.forget(lost_keys)
         if self._is_renewed:
             self.ledger_view.reasons_known.clear()
-            for signature, shard in self.scheduler.renew():
+            for signature, shard in self.scheduler.renew_queue():
                 self.ledger_view.reasons_known.setdefault(signature, {})[shard] = {}
         builder = BatchBuilder(self.scheduler, self.ledger_view, self._now_ms)
         while self._left_to_report:
-            builder.take(self._left_to_report.pop(0), None, 0)
+            builder.add_change(self._left_to_report.pop(0), None, 0)
         began_us = self._stopwatch()
         self._follow(followed, builder)
         self.ledger_view.follow_us = self._stopwatch() - began_us
@@ -434,7 +434,7 @@ class Planner:
             elif event is not None and home == shard:
                 changes = fold(event, shard)
                 for change in changes:
-                    builder.take(change, read, shard)
+                    builder.add_change(change, read, shard)
                 if topic != PODS_TOPIC and isinstance(event, FeedEvent) and is_news(changes):
                     shared.append((len(builder.pods.opened), as_folded(event, changes)))
                 elif shared and isinstance(event, NodeDeleted):
@@ -443,7 +443,7 @@ class Planner:
                 break
             if topic == CONFIG_TOPIC and isinstance(event, ConfigUpserted) and event.kind == HOSTED_REPLICAS:
                 due_ms = self._expect_step(builder.now_ms, is_recorded)
-        self.read_ahead.take(end, () if is_recorded else here)
+        self.read_ahead.forget_folded(end, () if is_recorded else here)
         self.is_stalled = home == WAIT and not here
         return Folded(ends, sources, shared)
 
@@ -477,10 +477,10 @@ class Planner:
         """Return the digest of the state."""
         return sums_digest(self.scheduler.state)
 
-    def renew(self) -> None:
+    def renew_queue(self) -> None:
         """Forget with the next batch what a restart forgets: a start from a checkpoint goes on alike."""
         self._is_renewed = True
-        self._hosted.renew(self._now_ms)
+        self._hosted.look_again(self._now_ms)
 
     def _journal(self, batch: CommitBatch, folded: Folded) -> JournalRow:
         row, begins = self._journal_positions.tell(shard=self.lead, batch=self.batch)

@@ -54,7 +54,7 @@ class ReadAhead:
         at = TopicPartition(record.topic, record.partition)
         return Decoded(None, None) if (at, record.offset) in self._idle else self._decode(record)
 
-    def drop(self, shards: Collection[int]) -> None:
+    def drop_shards(self, shards: Collection[int]) -> None:
         """Forget the records of these shards."""
         kept = [i for i, record in enumerate(self.records) if record.partition not in shards]
         self.records = [self.records[i] for i in kept]
@@ -63,7 +63,7 @@ class ReadAhead:
         self._idle = {each for each in self._idle if each[0].partition not in shards}
         self.handed = [record for record in self.handed if record.partition not in shards]
 
-    def take(self, count: int, handed: Sequence[InboxRecord] = ()) -> None:
+    def forget_folded(self, count: int, handed: Sequence[InboxRecord] = ()) -> None:
         """Forget the first records: they are folded. ``handed`` are new ones."""
         count -= (handed_count := min(count, len(self.handed)))
         self.handed = [*self.handed[handed_count:], *handed]

@@ -27,7 +27,7 @@ async def in_thread(work: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
-    def settle(result: T | None, error: BaseException | None) -> None:
+    def set_outcome(result: T | None, error: BaseException | None) -> None:
         if done.cancelled():
             return
         if error is not None:
@@ -42,7 +42,7 @@ async def in_thread(work: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         except BaseException as error:
             fault = error
         with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(settle, result, fault)
+            loop.call_soon_threadsafe(set_outcome, result, fault)
 
     threading.Thread(target=run, name="berth-work", daemon=True).start()
     return await done

@@ -76,13 +76,13 @@ def believe(self: Shard, first: int, end: int) -> int:
     return first if here is None else min(here + 1, end)
 
 
-_take = Follower.take
+_take = Follower.take_record
 BROKEN: list[tuple[type[object], str, object, list[tuple[object, ...]]]] = [
-    (Follower, "take", take_any, [("decide", 1), ("publish", 2), ("lose_end", 1, 3)]),
-    (Follower, "take", keep_void, [("publish", 2), ("set_back", 1)]),
+    (Follower, "take_record", take_any, [("decide", 1), ("publish", 2), ("lose_end", 1, 3)]),
+    (Follower, "take_record", keep_void, [("publish", 2), ("set_back", 1)]),
     (
         Follower,
-        "take",
+        "take_record",
         take_late,
         [("publish", 2), ("set_back", 1), ("decide", 1), ("publish", 2), ("be_late", 2)],
     ),
@@ -147,7 +147,7 @@ def test_the_rule_is_that_of_the_documents(records: list[tuple[int, bytes | None
         after = None if after is None else min(after, seq - 1)
         if name is None:
             continue
-        step = follower.take(seq, name, after)
+        step = follower.take_record(seq, name, after)
         stands = [each for each in stands if each <= step.before]
         stands += [seq] if step.is_taken else []
         assert follower.seq == max(step.before, *stands, 0)

@@ -48,7 +48,7 @@ async def test_an_expired_lease_is_taken_over_with_the_next_epoch(backend: Backe
     await backend.pass_time(LEASE_SECONDS + 1)
     new = await second.acquire("b", LEASE_SECONDS)
     assert new == [Lease(0, 2), Lease(1, 2)]
-    assert not await first.renew(old, LEASE_SECONDS)
+    assert not await first.renew_leases(old, LEASE_SECONDS)
     assert await first.commit(bind(old[0], [1], 0)) is NotCommitted.FENCED
     assert await second.commit(bind(new[0], [1], 0)) == Committed()
 
@@ -58,7 +58,7 @@ async def test_a_renewed_lease_does_not_expire(backend: Backend) -> None:
     leases = await start(first, SHARDS, "a")
     for _ in range(3):
         await backend.pass_time(LEASE_SECONDS - 5)
-        assert await first.renew(leases, LEASE_SECONDS)
+        assert await first.renew_leases(leases, LEASE_SECONDS)
     assert not await second.acquire("b", LEASE_SECONDS)
 
 
@@ -66,7 +66,7 @@ async def test_a_lease_that_ran_out_unnoticed_may_be_renewed(backend: Backend) -
     first = backend.ledger()
     leases = await start(first, SHARDS, "a")
     await backend.pass_time(LEASE_SECONDS * 3)
-    assert await first.renew(leases, LEASE_SECONDS)
+    assert await first.renew_leases(leases, LEASE_SECONDS)
     assert not await backend.ledger().acquire("b", LEASE_SECONDS)
 
 
@@ -74,7 +74,7 @@ async def test_a_clock_that_was_set_back_keeps_no_lease_for_hours(backend: Backe
     first, second, third = backend.ledger(), backend.ledger(), backend.ledger()
     old = await start(first, SHARDS, "a")
     await backend.pass_time(-3600)
-    assert await first.renew(old, LEASE_SECONDS)  # it lives, and its lease ends soon again
+    assert await first.renew_leases(old, LEASE_SECONDS)  # it lives, and its lease ends soon again
     assert not await second.acquire("b", LEASE_SECONDS)
     await backend.pass_time(-3600)
     assert await third.acquire("c", LEASE_SECONDS) == [Lease(0, 2), Lease(1, 2)]
@@ -90,7 +90,7 @@ async def test_a_lease_outlives_its_connections(backend: Backend) -> None:
     leases = await start(first, SHARDS, "a")
     await backend.cut()
     assert not await second.acquire("b", LEASE_SECONDS)
-    assert await first.renew(leases, LEASE_SECONDS)
+    assert await first.renew_leases(leases, LEASE_SECONDS)
     await first.aclose()
     assert not await second.acquire("a", LEASE_SECONDS)  # the same name, but another process
     await backend.pass_time(LEASE_SECONDS + 1)
@@ -102,7 +102,7 @@ async def test_a_renewal_waits_for_no_commit(backend: Backend) -> None:
     ledger = backend.ledger()
     leases = await start(ledger, SHARDS, "a")
     async with backend.commit_in_flight(), asyncio.timeout(1):
-        assert await ledger.renew(leases, LEASE_SECONDS)
+        assert await ledger.renew_leases(leases, LEASE_SECONDS)
 
 
 async def test_an_owner_may_start_over_in_the_same_process(backend: Backend) -> None:
@@ -124,7 +124,7 @@ async def test_an_epoch_that_was_lost_and_given_again_is_only_the_second_owners(
     batch = bind(old[0], [1], 0)
     assert await first.commit(batch) is NotCommitted.FENCED
     assert await first.resolve(batch) is NotCommitted.FENCED
-    assert not await first.renew(old, LEASE_SECONDS)
+    assert not await first.renew_leases(old, LEASE_SECONDS)
     await first.release(old)
     with pytest.raises(Fenced):
         await first.ensure_offsets(old[0], {TopicPartition(PODS_TOPIC, 5): 0})
@@ -171,7 +171,7 @@ async def test_released_shards_are_free(backend: Backend) -> None:
     first, second = backend.ledger(), backend.ledger()
     leases = await start(first, SHARDS, "a")
     await first.release(leases)
-    assert not await first.renew(leases, LEASE_SECONDS)
+    assert not await first.renew_leases(leases, LEASE_SECONDS)
     assert await second.acquire("b", LEASE_SECONDS) == [Lease(0, 2), Lease(1, 2)]
 
 
@@ -188,7 +188,7 @@ async def test_renewing_prolongs_what_is_still_held(backend: Backend) -> None:
     first, second = backend.ledger(), backend.ledger()
     leases = await start(first, SHARDS, "a")
     await backend.pass_time(LEASE_SECONDS - 1)
-    assert await first.renew([leases[0], Lease(1, 7)], LEASE_SECONDS) == [leases[0]]
+    assert await first.renew_leases([leases[0], Lease(1, 7)], LEASE_SECONDS) == [leases[0]]
     await backend.pass_time(2)
     assert await second.acquire("b", LEASE_SECONDS, [0, 1]) == [Lease(1, 2)]
 
@@ -206,7 +206,7 @@ async def test_a_part_is_taken_by_who_wants_a_part(backend: Backend) -> None:
     await first.release(leases[1:])
     assert await second.acquire("b", LEASE_SECONDS, [0, 1]) == [Lease(1, 2)]
     assert await second.acquire("b", LEASE_SECONDS, [0, 1]) == [Lease(1, 3)]
-    assert await first.renew(leases, LEASE_SECONDS) == leases[:1]
+    assert await first.renew_leases(leases, LEASE_SECONDS) == leases[:1]
     assert await first.commit(bind(leases[0], [1], 0)) == Committed()
     assert await first.commit(bind(leases[1], [1], 0)) is NotCommitted.FENCED
     assert await second.commit(bind(Lease(1, 3), [1], 0)) == Committed()

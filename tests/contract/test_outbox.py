@@ -145,7 +145,7 @@ async def _is_refused(backend: Backend, outbox: Outbox, epoch: int) -> None:
     before = await backend.dump()
     assert not await outbox.mark_published(0, DECISIONS, epoch, 5)
     assert not await outbox.raise_alarm(0, epoch, "the topic differs", 7)
-    assert not await outbox.renew(0, epoch, LEASE_SECONDS)
+    assert not await outbox.renew_lease(0, epoch, LEASE_SECONDS)
     await outbox.release(0, epoch)
     assert await backend.dump() == before
 
@@ -162,7 +162,7 @@ async def test_a_relay_that_is_gone_or_gave_up_is_replaced(backend: Backend, out
     other = backend.outbox()
     assert await outbox.acquire(0, "a", LEASE_SECONDS) == 1
     assert await outbox.acquire(1, "a", LEASE_SECONDS) == 1
-    assert await outbox.renew(0, 1, LEASE_SECONDS)
+    assert await outbox.renew_lease(0, 1, LEASE_SECONDS)
     await outbox.release(0, 1)
     assert await other.acquire(0, "b", LEASE_SECONDS) == 2
     assert await other.acquire(1, "b", LEASE_SECONDS) == 0

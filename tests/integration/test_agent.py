@@ -113,7 +113,7 @@ async def test_acts_are_written_once_and_replayed_as_they_were(api: Api) -> None
     await learned(world.agent, source)
     for _ in range(3):
         world.second({"mid": 500})
-    actions = world.agent.outbox.actions.take()
+    actions = world.agent.outbox.actions.take_events()
     assert len(actions) >= 2
     for _ in range(2):  # the answer to the first was lost
         answer = await api.client.post("/v1/events", json=actions)

@@ -67,7 +67,8 @@ def test_low_pods_are_held_to_what_is_left(machine: Machine) -> None:
     cores_us = machine.cgroups.node().capacity.cpu_milli * quota.period_us // 1_000
     assert 2_000 <= quota.quota_us < cores_us
     assert alive(machine, pod(Quality.LOW, "low"))
-    kinds = [(each["object"]["action"], each["object"]["quality"]) for each in agent.outbox.actions.take()]
+    taken = [each["object"] for each in agent.outbox.actions.take_events()]
+    kinds = [(each["action"], each["quality"]) for each in taken]
     assert ("quota", "low") in kinds
 
 
@@ -76,4 +77,4 @@ def test_low_pods_end_where_nothing_is_left_for_them(machine: Machine) -> None:
     ticks(agent, 3)
     assert eventually(lambda: not alive(machine, pod(Quality.LOW, "low")))
     assert alive(machine, pod(Quality.HIGH, "high"))
-    assert msgspec.json.encode(agent.outbox.actions.take()).count(b'"evict"') == 1
+    assert msgspec.json.encode(agent.outbox.actions.take_events()).count(b'"evict"') == 1

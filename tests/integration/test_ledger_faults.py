@@ -376,8 +376,8 @@ async def test_a_lost_lease_connection_is_replaced_by_the_next_renewal(
     leases = await start(ledger, SHARDS)
     await _cut(backend, "berth-lease")
     with contextlib.suppress(Unavailable):
-        await ledger.renew(leases, LEASE_SECONDS)
-    assert await ledger.renew(leases, LEASE_SECONDS)
+        await ledger.renew_leases(leases, LEASE_SECONDS)
+    assert await ledger.renew_leases(leases, LEASE_SECONDS)
     assert not await backend.ledger().acquire("other", LEASE_SECONDS)
 
 
@@ -479,7 +479,7 @@ async def test_a_server_that_is_away_is_unavailable() -> None:
     batch = batch_of(advances=[OffsetAdvance(0, PODS_TOPIC, 0, 1, 0, 1)])
     calls = [
         ledger.acquire("a", 1),
-        ledger.renew([lease], 1),
+        ledger.renew_leases([lease], 1),
         ledger.release([lease]),
         loaded(ledger, [lease]),
         ledger.ensure_offsets(lease, {TopicPartition("t", 0): 0}),

@@ -52,7 +52,7 @@ def mark(team: Team) -> None:
     """Take a checkpoint: one worker holds all shards and is at rest."""
     (planner,) = [planner for planner in team.planners if planner.owned]
     keep(team)
-    planner.renew()
+    planner.renew_queue()
 
 
 def mark_many(team: Team) -> None:

@@ -108,7 +108,7 @@ class Producer:
 def planner_at(leases: Sequence[Lease], state: LedgerState, **settings: Any) -> Planner:
     """Return a planner that goes on from one moment of the ledger, with the settings of ``Planner``."""
     planner = Planner(state, BUILT_IN_PROFILES, **settings)
-    planner.take(leases, state.part)
+    planner.take_shards(leases, state.part)
     return planner
 
 

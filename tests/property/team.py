@@ -73,13 +73,13 @@ class Team:
     def take(self, planner: Planner, shards: Sequence[int]) -> None:
         """Let a worker take shards."""
         leases = [Lease(shard, self.database.shards[shard].epoch) for shard in shards]
-        planner.take(leases, part_of(self.database, leases, gone=planner.lacks_gone))
+        planner.take_shards(leases, part_of(self.database, leases, gone=planner.lacks_gone))
 
     def give(self, number: int, shards: Sequence[int]) -> None:
         """Let a worker give shards up, when nothing is to be taken back."""
         while self.lost[number]:
             self.step(number)
-        self.planners[number].give(shards)
+        self.planners[number].give_shards(shards)
         self._raise_epochs(shards)
 
     def _raise_epochs(self, shards: Sequence[int]) -> None:
@@ -152,7 +152,7 @@ class Team:
         outcome = self.database.apply(batch)
         assert isinstance(outcome, Committed)
         self.lost[number] = list(outcome.lost_pods)
-        planner.guards.settle([outcome.raised])
+        planner.guards.confirm_raised([outcome.raised])
         self.batches_count += 1
         return True
 

@@ -169,9 +169,9 @@ def test_counters_follow_whatever_happens(seed: int, steps: int) -> None:
             mentioned |= _mention(state, spec)
             state.apply(Reclassify())
             counters.sync(snapshot.rows_width)
-            taken[spec] = counters.take(spec)
+            taken[spec] = counters.acquire_counter(spec)
         if taken and random.random() < 0.1:
-            counters.release(taken.pop(random.choice(list(taken))))
+            counters.release_counter(taken.pop(random.choice(list(taken))))
         audit_counters(state, counters, taken)
         place(state, counters, random)
         audit_counters(state, counters, taken)
@@ -197,7 +197,7 @@ def test_versions_do_not_depend_on_the_rows_that_nodes_have(seed: int, steps: in
             _mention(state, spec)
         state.apply(Reclassify())
         table.sync(state.table.rows_capacity)
-        numbers.append([table.take(spec) for spec in specs])
+        numbers.append([table.acquire_counter(spec) for spec in specs])
     assert tables[0].arrays.version[numbers[0]].tolist() == tables[1].arrays.version[numbers[1]].tolist()
     for event in events[40:]:
         for state in states:

@@ -16,12 +16,12 @@ def give_and_take_back(site: Site, shards: list[int]) -> None:
     """Give shards up and take them back, as the ledger has them."""
     planner = site.planner
     before = {at[0]: offset for at, offset in planner.offsets().items() if at[1].startswith("~")}
-    assert planner.give(shards) == {shard: before[shard] for shard in shards}
+    assert planner.give_shards(shards) == {shard: before[shard] for shard in shards}
     assert set(planner.owned) == set(range(SHARDS)) - set(shards)
     state = planner.scheduler.state
     assert not [p for p in state.pods.values() if not p.node and p.shard in shards], "they wait elsewhere"
     leases = [site.leases[shard] for shard in shards]
-    planner.take(leases, part_of(site.database, leases))
+    planner.take_shards(leases, part_of(site.database, leases))
     assert planner.owns_all
 
 
@@ -54,7 +54,7 @@ def test_memory_after_a_rest_is_what_a_restart_makes_of_the_ledger(seed: int) ->
         if random.random() < 0.4:
             resting.planner.rest([])
             restarting.planner = restarting.restarted()
-            restarting.planner.renew()
+            restarting.planner.renew_queue()
             planners = resting.planner, restarting.planner
             assert len({planner.digest() for planner in planners}) == 1
             one, other = (

@@ -199,14 +199,14 @@ def _all_but_deletions(forwarding: Forwarding, event: PodUpserted | PodDeleted, 
     return shard if isinstance(event, PodDeleted) else _HOME(forwarding, event, shard)
 
 
-_TAKE, _HOME = Forwarding.take, Forwarding._home
+_TAKE, _HOME = Forwarding.take_shards, Forwarding._home
 
 
 @pytest.mark.wide
 @pytest.mark.parametrize(
     ("method", "broken"),
     [
-        ("take", _forget_routes),
+        ("take_shards", _forget_routes),
         ("_home", _never_wait),
         ("_home", _all_but_deletions),
     ],

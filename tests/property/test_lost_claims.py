@@ -9,7 +9,7 @@ import msgspec
 import orjson
 import pytest
 
-from services.codec.settling import settle
+from services.codec.settling import settle_batch
 from services.ports.ledger import CommitBatch, Committed
 from services.ports.log import Record
 from services.worker.lost_claims import LostClaims, LostPodTouched, NodeMoved
@@ -58,7 +58,7 @@ class Contested:
             if is_flying and self.random.random() < 0.5:
                 self._land()
                 self._flying, is_flying = None, False
-            keys = self.losers.take()
+            keys = self.losers.take_pods()
             batch = self.site.planner.plan_batch(records, keys)
             if not self.counts["loser-touched"] + self.counts["node-moved"]:
                 self.first_life.append((records, keys))
@@ -135,7 +135,7 @@ def test_what_was_lost_is_planned_again_alike(worlds: list[Contested]) -> None:
             row = world.site.database.journal.get((planned.journal.row.shard, planned.journal.row.batch))
             if row is None or (row.start is not None and row.batch > 1):
                 break  # it was never committed: the worker began anew
-            again = settle(planned, set(row.lost), row.moved).journal.row
+            again = settle_batch(planned, set(row.lost), row.moved).journal.row
             assert again is not None
             for name in ("decisions_hash", "effects", "feed", "seqs", "forgotten", "lost", "moved"):
                 assert getattr(again, name) == getattr(row, name), (row.batch, name)

@@ -112,7 +112,7 @@ def test_a_renewed_queue_is_the_one_of_a_restart(seed: int) -> None:
         if random.random() < 0.3:
             expected = shape(rebuilt(scheduler, backoff_ms))
             waiting = [entry for entry in scheduler.state.pods.values() if not entry.node]
-            assert scheduler.renew() == {(entry.spec.signature, entry.shard) for entry in waiting}
+            assert scheduler.renew_queue() == {(entry.spec.signature, entry.shard) for entry in waiting}
             assert shape(scheduler.queue) == expected
 
 
@@ -124,7 +124,7 @@ def test_pods_of_one_arrival_come_by_shard_and_uid() -> None:
         scheduler.restore_pod(pod(name, of, uid=name), arrival=7, shard=shard, fresh=name == "late")
     scheduler.restore_pod(pod("first", of), arrival=6, shard=1)
     expected = shape(rebuilt(scheduler, (0, 0)))
-    scheduler.renew()
+    scheduler.renew_queue()
     assert shape(scheduler.queue) == expected
     (line,) = scheduler.queue.groups[of_first(scheduler)].lines.values()
     assert list(line.pods) == [f"default/{name}" for name in ("first", "second", "third", "late")]

@@ -129,7 +129,7 @@ class Worker:
         assert self.planned is not None
         lost = self.ledger.commit(self.shard, self.planned, self.ids())
         _, granted, raised = self.ledger.journal[-1]
-        self.guarding.settle([raised])
+        self.guarding.confirm_raised([raised])
         for each in granted:
             self.seen[each.node] = self.seen.get(each.node, 0) + 1
         self.planned = None

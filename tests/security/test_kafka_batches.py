@@ -58,8 +58,8 @@ def polls(fetched: _Fetched, records_max: int = 1_000) -> list[list[Record]]:
     """Take all of a fetch, poll after poll."""
     found = []
     while not fetched.ended:
-        fetched._key_deserializer.renew()
-        found.append(fetched.take(records_max))
+        fetched._key_deserializer.begin_poll()
+        found.append(fetched.take_records(records_max))
     return found
 
 
@@ -128,10 +128,10 @@ def test_large_batches_of_many_partitions_are_not_held_at_once() -> None:
     budget = Budget()
     fetches = [fetch(raw, budget) for _ in range(8)]
     for each in fetches:
-        budget.renew()
-        assert len(each.take(10)) == 10
+        budget.begin_poll()
+        assert len(each.take_records(10)) == 10
     assert 8 * len(body) > unpacked_held_bytes_max
-    kept = [each for each in fetches if each.take(1)]
+    kept = [each for each in fetches if each.take_records(1)]
     assert len(kept) * len(body) <= unpacked_held_bytes_max
     assert fetches[0].ended
     assert fetches[0].next_fetch_offset == 10  # from where the client asks again
@@ -156,7 +156,7 @@ def test_records_of_seven_bytes_are_made_when_they_are_asked_for() -> None:
     body = records_bytes([(b"", b"")] * count)
     fetched = fetch(batch(pack(ZSTD, body), count, codec=ZSTD))
     before = peak_mib()
-    assert len(fetched.take(100)) == 100
+    assert len(fetched.take_records(100)) == 100
     assert count > SMALL_RECORDS_MAX
     assert peak_mib() - before < 60
 

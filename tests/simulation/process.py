@@ -185,10 +185,10 @@ class UnreliableLedger(Remote):
         """See ``Ledger``."""
         return await self._process.call(LEDGER, lambda: self._send(batch))
 
-    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
+    async def renew_leases(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
         """See ``Ledger``."""
         self._process.renewing = asyncio.get_running_loop().time(), leases
-        return await self._process.call(LEDGER, lambda: self._inner.renew(leases, lease_seconds))
+        return await self._process.call(LEDGER, lambda: self._inner.renew_leases(leases, lease_seconds))
 
     async def acquire(
         self, owner: str, lease_seconds: float, shards: Sequence[int] | None = None

@@ -28,7 +28,7 @@ from domain.state.lending import Lending
 from domain.state.occupancy import Occupancy
 from services.adapters.batches import ShardAdvance
 from services.adapters.memory.past_tables import PastTables, SpecSet
-from services.codec.settling import settle
+from services.codec.settling import settle_batch
 from services.ports.journal import Feed, Followed
 from services.ports.ledger import (
     BatchPods,
@@ -136,10 +136,10 @@ def _settles(change: Callable[[CommitBatch, CommitBatch], CommitBatch]) -> Any:
     def wrongly(
         batch: CommitBatch, lost: Set[int], moved: Mapping[int, int], raised: Sequence[str]
     ) -> CommitBatch:
-        settled = settle(batch, lost, moved, raised)
+        settled = settle_batch(batch, lost, moved, raised)
         return change(batch, settled) if lost else settled
 
-    return mock.patch("services.adapters.memory.database.settle", wrongly)
+    return mock.patch("services.adapters.memory.database.settle_batch", wrongly)
 
 
 _KEEPS_LOSERS = _settles(lambda batch, settled: changed(settled, opened=batch.pods.opened))
@@ -539,7 +539,7 @@ _MANY_IN_GANGS = mock.patch.multiple(
 # --------------------------------------------------------------------------- what is judged, and tried again
 
 _BELIEVES_LOSERS = mock.patch("services.worker.lost_claims.doubt", lambda batch, *lost: batch)
-_NEVER_SETTLES = mock.patch.object(BatchGuards, "settle", return_value=None)
+_NEVER_SETTLES = mock.patch.object(BatchGuards, "confirm_raised", return_value=None)
 # A batch is planned while the one before it is on its way: the longer that takes, the more often.
 _COMMITS_SLOWLY = mock.patch("tests.simulation.process.COMMIT_SECONDS_MAX", 0.5)
 

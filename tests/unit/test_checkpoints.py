@@ -53,7 +53,7 @@ async def test_a_state_that_is_held_too_late_is_not_written(site: Site) -> None:
     at = Checkpoint(shard=0, batch=planner.batch, start=planner.start, offsets=planner.offsets())
     for until, wanted in ((now - 0.1, 0), (now + 60.0, 1)):
         checkpoints = Checkpoints(MemoryLedger(site.database, ManualClock()), every=100, kept=3)
-        assert await checkpoints.take(at, until) == bool(wanted)
+        assert await checkpoints.begin_checkpoint(at, until) == bool(wanted)
         assert checkpoints._writing is not None
         await asyncio.gather(checkpoints._writing, return_exceptions=True)
         assert len(site.database.checkpoints) == wanted

@@ -52,7 +52,7 @@ def test_who_plans_with_all_that_was_read_is_not_behind_though_each_look_finds_m
     async def live(follower: Follower, ledger: BusyLedger) -> None:
         for _ in range(1_000):
             await asyncio.sleep(0.01)
-            follower.take()
+            follower.take_batches()
             assert follower.behind_seconds <= PAUSE_SECONDS
         await asyncio.sleep(5)  # a batch is planned for as long
         assert follower.behind_seconds > 5
@@ -69,7 +69,7 @@ def test_a_batch_waits_since_it_was_not_there_yet_and_not_since_nobody_was_follo
         ledger.is_busy = True
         while not follower.has_rows:
             await asyncio.sleep(0.001)
-        _, since = follower.take()
+        _, since = follower.take_batches()
         assert asyncio.get_running_loop().time() - since[0] < 2 * PAUSE_SECONDS
 
     following(live)

@@ -393,7 +393,7 @@ def test_a_host_port_that_another_took_is_taken() -> None:
 def test_who_follows_decisions_of_a_shard_of_its_own_has_lost_that() -> None:
     """A worker that stood still reads what the next owner did before it hears of that owner."""
     planner = Site().planner
-    ((shard, batch),) = planner.give([1]).items()
+    ((shard, batch),) = planner.give_shards([1]).items()
     told: dict[str, Any] = {"position": 1, "log_time_ms": 0, "feed": Feed(), "templates": {}}
     with pytest.raises(Fenced):
         planner.plan([], followed=[Followed(shard=shard, batch=batch + 1, seqs={0: (1, 3)}, **told)])

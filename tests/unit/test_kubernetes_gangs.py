@@ -101,7 +101,7 @@ def test_fields_that_are_not_honoured_are_named_and_others_are_not() -> None:
         group("other", disruptionMode="Pod"),
         group("third", resourceClaims=[{"name": "gpu"}], disruptionMode="PodGroup"),
     ):
-        notices.take(Gateway().prepare(event("ADDED", thing)).event)
+        notices.note_event(Gateway().prepare(event("ADDED", thing)).event)
     assert notices.lines() == [
         "2 PodGroups, such as default/team: not looked at: spec.disruptionMode",
         "PodGroup default/team: not looked at: spec.priority",

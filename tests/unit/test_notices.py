@@ -37,7 +37,7 @@ HELD = "pod default/b: not honoured: volumes by claim, so it waits (unsupported:
 def applied(*things: Json) -> list[str]:
     gateway, notices = Gateway(), Notices()
     for thing in things:
-        notices.take(gateway.prepare(event("ADDED", thing)).event)
+        notices.note_event(gateway.prepare(event("ADDED", thing)).event)
     lines = notices.lines()
     assert notices.lines() == [], "each is told once"
     return lines

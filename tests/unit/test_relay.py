@@ -35,7 +35,7 @@ class Failing:
             raise Unavailable("the ledger does not answer")
         return 1 if shard == 0 else 0
 
-    async def renew(self, shard: int, epoch: int, seconds: float) -> bool:
+    async def renew_lease(self, shard: int, epoch: int, seconds: float) -> bool:
         return True
 
     async def published(self, shard: int, stream: Any) -> int:

@@ -93,7 +93,7 @@ def test_a_batch_is_planned_again_though_the_log_lost_what_others_took() -> None
         tape = Tape(reader, MemoryHistory(MemoryDatabase(2)), {PODS: 40, other: 0})
         lo = 0 if at == other else 40
         batch = msgspec.structs.replace(row(lo, lo + 2, 5, at), order=pack_order([0, 0]))
-        return [record.value for record in await tape.take(batch)]
+        return [record.value for record in await tape.read_batch(batch)]
 
     assert asyncio.run(take(other)) == [b"a", b"b"]
     with pytest.raises(LogTooShort, match="took what the log no longer has"):

@@ -79,10 +79,10 @@ class SlowLedger(MemoryLedger):
             raise Overdue("canceling statement due to statement timeout")
         return await super().commit(batch)
 
-    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
+    async def renew_leases(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
         if not self.renews:
             raise Unavailable("canceling statement due to lock timeout")
-        return await super().renew(leases, lease_seconds)
+        return await super().renew_leases(leases, lease_seconds)
 
 
 class BlinkingLedger(MemoryLedger):

@@ -116,7 +116,7 @@ class Shard:
         before = self._follower
         follower = Follower(before.seq, tuple(before.names)) if read.name != before.name else before
         seq = before.seq
-        step = follower.take(read.seq, read.name, read.after)
+        step = follower.take_record(read.seq, read.name, read.after)
         if step.is_ahead and not self._has_looked:
             self._has_looked = True
             return None

@@ -61,11 +61,11 @@ class Budget:
         """Memory for one small batch."""
         return memoryview(bytearray(SCRATCH_BYTES))
 
-    def renew(self) -> None:
+    def begin_poll(self) -> None:
         """Begin a poll."""
         self.bytes_left = unpacked_poll_bytes_max
 
-    def hold(self, fetched: _Fetched, size: int) -> None:
+    def hold_batch(self, fetched: _Fetched, size: int) -> None:
         """Note a large batch in memory. Let those go that were begun first when they are too many."""
         self._held[fetched] = size
         while sum(self._held.values()) > unpacked_held_bytes_max:
@@ -94,7 +94,7 @@ class _Fetched(fetcher.PartitionRecords):  # type: ignore[misc]
         self._batch_end = 0
         self.ended = False
 
-    def take(self, records_max: int) -> list[Record]:
+    def take_records(self, records_max: int) -> list[Record]:
         """Return the next records. None may come before the end, when the poll has unpacked enough."""
         taken: list[Record] = []
         budget: Budget = self._key_deserializer or Budget()
@@ -165,7 +165,7 @@ class _Fetched(fetcher.PartitionRecords):  # type: ignore[misc]
             self._made = iter(list(self._records_of(batch, header)))
         else:
             self._large = True
-            budget.hold(self, len(batch))
+            budget.hold_batch(self, len(batch))
             self._made = self._large_records_of(batch, header)
 
     def _records_of(self, batch: memoryview, header: Header) -> Iterator[Record]:
@@ -226,7 +226,7 @@ class _FetchResult(fetcher.FetchResult):  # type: ignore[misc]
             return []
         fetched = self._partition_records
         assert fetched is not None
-        records = fetched.take(sys.maxsize if max_records is None else max_records)
+        records = fetched.take_records(sys.maxsize if max_records is None else max_records)
         self._update_position()
         if fetched.ended:
             self._partition_records = None

@@ -62,7 +62,7 @@ class Probe:
                 consumer.seek(at, max(start, firsts[at]))
             try:
                 while missing := [at for at in behind if at not in times]:
-                    self._budget.renew()
+                    self._budget.begin_poll()
                     found = await consumer.getmany(*missing, timeout_ms=_POLL_MS, max_records=1)
                     times |= {at: records[0].timestamp_ms for at, records in found.items()}
                     if not found:

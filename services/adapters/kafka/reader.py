@@ -78,7 +78,7 @@ class KafkaReader:
 
     async def _poll(self, records_max: int, timeout_seconds: float) -> Sequence[Record]:
         consumer = await self._connected()
-        self._budget.renew()
+        self._budget.begin_poll()
         records = await self._take(consumer, records_max)
         if records or timeout_seconds <= 0:
             return records

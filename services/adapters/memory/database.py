@@ -26,7 +26,7 @@ from services.adapters.memory.offsets import CursorRow as CursorRow
 from services.adapters.memory.offsets import OffsetRow as OffsetRow
 from services.adapters.memory.past_tables import PastTables, SpecSet
 from services.adapters.memory.rollup_tables import RollupTables
-from services.codec.settling import lost_together, outcome_of, settle
+from services.codec.settling import lost_together, outcome_of, settle_batch
 from services.ports.access import Access, Place
 from services.ports.guards import (
     GuardRow,
@@ -221,7 +221,7 @@ class MemoryDatabase:
         lost_nodes = lost_together(batch, own)
         raised = announced_keys(guards, found) + raised_keys(guards, lost_nodes)
         dropped = dropped_keys(guards, found)
-        settled = settle(batch, lost_nodes, moved, raised + dropped)
+        settled = settle_batch(batch, lost_nodes, moved, raised + dropped)
         self._check(settled)
         self._raise(raised, {a.shard: a.hi for a in batch.offsets.advances if a.topic == BATCHES})
         for key in dropped:

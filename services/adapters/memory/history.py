@@ -140,7 +140,7 @@ class ScratchLedger:
         database.inbox.forwarded = {(row.shard, row.key, row.uid): row for row in state.forwarded}
         database.profiles = {(row.name, row.revision): row for row in state.profiles}
         database.config_objects = {(row.kind, row.namespace, row.name): row for row in state.config}
-        database.hosted.take(HostedChange(list(state.replicas), [], list(state.waits)))
+        database.hosted.apply_change(HostedChange(list(state.replicas), [], list(state.waits)))
         database.hosted.scale_seq = state.scale_seq
         database.measured.usage = {row.record.node: row for row in state.usage}
 

@@ -26,11 +26,11 @@ class HostedTables:
 
     def write(self, cluster: BatchCluster) -> None:
         """Write what a batch says."""
-        self.take(cluster.hosted)
+        self.apply_change(cluster.hosted)
         self.scales += cluster.scales
         self.scale_seq = max([self.scale_seq, *(scale.seq for scale in cluster.scales)])
 
-    def take(self, change: HostedChange) -> None:
+    def apply_change(self, change: HostedChange) -> None:
         """Take what was said."""
         self.said |= {(row.namespace, row.name): row for row in change.said}
         for at in change.gone:

@@ -163,8 +163,8 @@ class MemoryLedger(Client):
         database.owners += [OwnerRow(shard, epoch, owner, now_ms) for shard, epoch in taken.items()]
         return [Lease(*each) for each in taken.items()]
 
-    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
-        """See ``Ledger.renew``."""
+    async def renew_leases(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
+        """See ``Ledger.renew_leases``."""
         rows = self._answering().worker_leases
         held = [
             each for each in leases if (rows[each.shard].epoch, rows[each.shard].holder) == (each.epoch, self)

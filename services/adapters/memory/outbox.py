@@ -42,8 +42,8 @@ class MemoryOutbox(Client):
         self._held.add(shard)
         return self._take(row, database.cursors[shard], owner, lease_seconds)
 
-    async def renew(self, shard: int, epoch: int, lease_seconds: float) -> bool:
-        """See ``Outbox.renew``."""
+    async def renew_lease(self, shard: int, epoch: int, lease_seconds: float) -> bool:
+        """See ``Outbox.renew_lease``."""
         row = self._answering().relay_leases[shard]
         if (row.epoch, row.holder) != (epoch, self):
             return False

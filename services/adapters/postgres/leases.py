@@ -88,7 +88,7 @@ class Leases:
         expired = {row["shard"]: row["owner"] for row in seen if row["free"] and row["is_of_another"]}
         return [row["shard"] for row in seen if row["free"]], seconds, expired
 
-    async def renew(self, leases: Sequence[Lease], seconds: float) -> list[Lease]:
+    async def renew_leases(self, leases: Sequence[Lease], seconds: float) -> list[Lease]:
         """Prolong the leases that are still held, and return them."""
         async with self._session.use() as connection:
             found = await connection.fetch(self._renew, *_columns(leases), seconds, self._holder)

@@ -28,7 +28,7 @@ from services.adapters.postgres.leases import COMMIT_SESSION, Leases, forget_own
 from services.adapters.postgres.loading import load_all, load_base, load_part
 from services.adapters.postgres.nodes import change_nodes, undo_claims
 from services.adapters.postgres.sql_outbox import LEDGER_NAME
-from services.codec.settling import lost_together, outcome_of, settle
+from services.codec.settling import lost_together, outcome_of, settle_batch
 from services.ports.inbox import Handed, Waiting
 from services.ports.journal import Checkpoint, Followed, Journalled
 from services.ports.ledger import (
@@ -101,9 +101,9 @@ class PostgresLedger:
             *await self._leases.free(),
         )
 
-    async def renew(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
-        """See ``Ledger.renew``."""
-        return await self._leases.renew(leases, lease_seconds)
+    async def renew_leases(self, leases: Sequence[Lease], lease_seconds: float) -> Sequence[Lease]:
+        """See ``Ledger.renew_leases``."""
+        return await self._leases.renew_leases(leases, lease_seconds)
 
     async def release(self, leases: Sequence[Lease]) -> None:
         """See ``Ledger.release``."""
@@ -221,7 +221,7 @@ class PostgresLedger:
                     await undo_claims(connection, batch.cluster.claims, resources, beside)
                     lost_nodes, refused = lost_nodes | beside, refused | beside
                 raised += await raise_guards(connection, batch, lost_nodes)
-                settled = settle(batch, lost_nodes, moved, raised)
+                settled = settle_batch(batch, lost_nodes, moved, raised)
                 await _write_pods(connection, settled.pods, own_shards(batch), mark_of(batch))
                 await _write_decisions(connection, settled.decisions)
                 await _write_cluster(connection, settled.cluster, mark_of(batch))

@@ -68,9 +68,9 @@ class PostgresOutbox:
         self._held.add(shard)
         return leases[0].epoch
 
-    async def renew(self, shard: int, epoch: int, lease_seconds: float) -> bool:
-        """See ``Outbox.renew``."""
-        return bool(await self._leases.renew([Lease(shard, epoch)], lease_seconds))
+    async def renew_lease(self, shard: int, epoch: int, lease_seconds: float) -> bool:
+        """See ``Outbox.renew_lease``."""
+        return bool(await self._leases.renew_leases([Lease(shard, epoch)], lease_seconds))
 
     async def release(self, shard: int, epoch: int) -> None:
         """See ``Outbox.release``."""

@@ -82,7 +82,7 @@ def take_followed(change: Change, builder: BatchBuilder, ledger_view: LedgerView
             elif ledger_view.refused_count == SAID_MAX + 1:
                 _LOGGER.warning("passing over more of it: berth_worker_follow_refused_total counts all")
         case _:
-            builder.take(change, None, 0)
+            builder.add_change(change, None, 0)
 
 
 def events_of(row: Followed) -> Iterator[tuple[Event | ProfileEvent | FollowedStep | HostedSaid, str | None]]:

@@ -125,7 +125,7 @@ class Follower:
         self._taken.set()
         return taken
 
-    def take(self) -> tuple[list[Followed], list[float]]:
+    def take_batches(self) -> tuple[list[Followed], list[float]]:
         """Return what was read, and of each batch a time at which the ledger did not have it yet."""
         taken, self._rows, self._since = (self._rows, self._since), [], []
         self._complete_at = self._asked_at

@@ -30,7 +30,7 @@ class JournalPositions:
         self._given: dict[int, int] = {}  # all that was held when shards were given up last, with epochs
         self._begins = True
 
-    def take(self, leases: Mapping[int, int], offsets: Offsets) -> None:
+    def note_taken(self, leases: Mapping[int, int], offsets: Offsets) -> None:
         """Take note that shards with these offsets were taken, and what is held now.
 
         A worker that held no shard starts a new journal session.
@@ -48,7 +48,7 @@ class JournalPositions:
             Owned(leases=self._leases, offsets=taken, followed=dict(self.followed), again=again)
         )
 
-    def give(self, leases: Mapping[int, int], offsets: Offsets) -> None:
+    def note_given(self, leases: Mapping[int, int], offsets: Offsets) -> None:
         """Take note that shards with these offsets were given up, and what is held now."""
         batches = {shard: batch for (shard, topic, _), batch in offsets.items() if topic == BATCHES}
         self.followed |= batches
