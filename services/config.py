@@ -84,7 +84,7 @@ class Settings:
         KAFKA_SECURITY[0],
     )
     kafka_ca_file: Path | None = setting(  # noqa: RUF009
-        path, "FILE", "Certificates (PEM) of who vouches for the brokers. Empty: the system's."
+        path, "FILE", "Certificates (PEM) that vouch for the brokers. Empty: the system's."
     )
     kafka_cert_file: Path | None = setting(  # noqa: RUF009
         path, "FILE", "Our own certificate (PEM), for brokers that ask for one."
@@ -387,7 +387,7 @@ class Settings:
 
     @property
     def owners_seconds(self) -> float:
-        """How long past owners and workers are kept: they say who wrote the journal, and who decided."""
+        """How long past owners and workers are kept: they say which worker decided, and wrote the journal."""
         return 3600.0 * max(self.journal_hours, self.history_days * 24)
 
     @property

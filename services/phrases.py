@@ -22,7 +22,7 @@ _OF_NO_PLUGIN = {
     "gang-unknown": "were not tried: the PodGroup, or the Workload's group, of the pod's gang does not exist",
     "gang-incomplete": "were not tried: too few pods of the gang exist",
     "gang-too-large": f"were not tried: more than {gang_members_max:,} pods of the gang wait",
-    "gang-promised": "were not tried: nodes are promised to other pods of the gang",
+    "gang-promised": "were not tried: nodes are nominated for other pods of the gang",
     "gang-too-varied": "were not tried: the pods of the gang differ too much to be looked at together",
     "gang-resources": "were not tried: for the gang, all nodes together have too little",
     "gang-topology": "were not tried: no single domain has room for all of the gang by",
@@ -88,8 +88,8 @@ def gang_in_words(gang: GangSeen, why: str) -> str:
     least, there = gang.min_member, gang.placed_count + gang.waiting_count
     if gang.missing:
         found = gang.placed_count + gang.found_count
-        who = f"{gang.missing}: {why}" if why else f"{gang.missing} finds none"
-        why = f"{found} of at least {least} pods find a node{within}; {who}"
+        first = f"{gang.missing}: {why}" if why else f"{gang.missing} finds none"
+        why = f"{found} of at least {least} pods find a node{within}; {first}"
     elif not least:
         why = nothing_says(gang.name)
     elif there < least:
@@ -171,7 +171,7 @@ def said_in_words(reason: str) -> str:
 
 
 EVICTION_RULE = (
-    "Of the nodes where pods could make room, the one is promised on which the fewest victims violate a "
+    "Of the nodes where pods could make room, the one is nominated on which the fewest victims violate a "
     "disruption budget; then the one with the lowest priority of the most important victim, the lowest sum "
     "of priorities, the fewest victims, the latest start of the most important victims; of equals a hash of "
     "the seed and the node decides (docs/preemption.md, The node)"

@@ -183,7 +183,7 @@ async def _cluster(dsn: str, seed: int, at: str | None) -> tuple[Scheduler, int 
 
 
 async def _of_then(store: Store, seed: int) -> Scheduler:
-    """Fold what a moment held. What was measured, and what was promised, is not kept of the past."""
+    """Fold what a moment held. What was measured, and what was nominated, is not kept of the past."""
     scheduler = Scheduler(BUILT_IN_PROFILES, seed=seed)
     async for profile in _walk(store.profiles, lambda row: row.name):
         restore_profile(scheduler, profile)
@@ -283,7 +283,7 @@ def _cures(scheduler: Scheduler, found: Sequence[Planned]) -> Iterator[Cures]:
 
 
 def _evictions(plan: Plan, found: Sequence[Planned]) -> Iterator[Evictions]:
-    """Yield who would have to go for pods that find no node and may preempt; none of them is told to."""
+    """Yield pods that would leave for those that find no node and may preempt; none of them is told to."""
     view = NodeView(plan.state)
     for each, _ in _different([each for each in found if each.node is None and not each.pod.template.gang]):
         profile = plan.profile_of(each.pod)

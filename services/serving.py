@@ -1,8 +1,9 @@
 """Serves an HTTP application on sockets; no client can hold it up by being many, slow or silent.
 
 A connection that sends no whole head in time, or whose client neither sends its body nor takes its answer at
-a least pace, is cut. Where all places are taken, whoever has waited longest without a request makes room, so
-that half-open connections shut nobody out. Who sends requests ahead of the answers may send a few.
+a least pace, is cut. Where all places are taken, the one that has waited longest without a request makes
+room, so that half-open connections shut no client out. A client that sends requests ahead of the answers may
+send a few.
 """
 
 from __future__ import annotations

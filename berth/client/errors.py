@@ -140,7 +140,7 @@ _BY_STATUS: dict[int, type[BerthError]] = {
 
 def error_of(status: int, body: bytes) -> BerthError:
     """Return the error that an answer is."""
-    from berth.client import models  # which takes a moment: who only begins does not wait for it
+    from berth.client import models  # which takes a moment: a program that only begins does not wait for it
 
     if 300 <= status < 400:
         text = f"the answer sends elsewhere (status {status}); name the address of the API itself"

@@ -374,7 +374,7 @@ class Change(Struct, frozen=True, kw_only=True):
     """drop-port: the port of the node"""
 
     pods: list[str] | None = None
-    """leave: who leaves, as namespace/name, of namespaces that the key sees"""
+    """leave: the pods, as namespace/name, of namespaces that the key sees"""
 
     pods_of_others: int | None = None
     """leave: how many more leave, of namespaces that the key does not see"""
@@ -598,14 +598,14 @@ class Decision(Struct, frozen=True, kw_only=True):
     pod asks for something else now; it keeps its node and counts with that; orphaned: the pod's node
     was deleted; the pod counts there again when the node returns; returned: the deleted node of the
     pod is there again; unschedulable: no node now; the pod waits; unresolvable: no node even if every
-    other pod left; the pod waits; nominated: no node now; one is promised to the pod, which waits
-    until others have left it; cleared: the pod has no node promised any more; it waits; evicted: the
-    pod has to leave its node, for another pod or because the node is hot, and counts there until it
-    has; spared: the pod does not have to leave its node any more; gang-waiting: too few of the pods of
-    its gang exist or find a node, so that none of them is placed; the pod waits; conflict: another
-    worker changed the chosen node first; the pod waits and is tried again; bind-failed: the pod could
-    not be bound to the chosen node; it waits, and is tried on others; released: the pod finished or
-    was deleted; what it held is free
+    other pod left; the pod waits; nominated: no node now; one is nominated for the pod, which waits
+    until others have left; cleared: the pod has no nominated node any more; it waits; evicted: the pod
+    has to leave its node, for another pod or because the node is hot, and counts there until it has;
+    spared: the pod does not have to leave its node any more; gang-waiting: too few of the pods of its
+    gang exist or find a node, so that none of them is placed; the pod waits; conflict: another worker
+    changed the chosen node first; the pod waits and is tried again; bind-failed: the pod could not be
+    bound to the chosen node; it waits, and is tried on others; released: the pod finished or was
+    deleted; what it held is free
     """
 
     node: str | None
@@ -651,7 +651,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     """Total score of the node when it was chosen"""
 
     preemption: Preemption | None = None
-    """Who has to leave for whom; null: no pod has to"""
+    """Which pods have to leave, and for which pod; null: none has to"""
 
     migration: Migration | None = None
     """evicted: from a hot node; null: from no such"""
@@ -779,7 +779,7 @@ class EventSpan(Struct, frozen=True, kw_only=True):
 
 
 class EvictionsOfPod(Struct, frozen=True, kw_only=True):
-    """Who would have to leave for a pod that finds no node and may preempt; nobody is told to."""
+    """The pods that would have to leave for one that finds no node and may preempt; none is told to."""
 
     pod: str
     """The pod"""
@@ -1619,7 +1619,7 @@ class NodeEvicted(Struct, frozen=True, kw_only=True):
     """The node"""
 
     victims: list[str]
-    """Who would have to leave, as namespace/name, of namespaces that the key sees"""
+    """Pods that would have to leave, as namespace/name, of namespaces that the key sees"""
 
     victims_of_others: int
     """How many more, of namespaces that the key does not see"""
@@ -1628,7 +1628,7 @@ class NodeEvicted(Struct, frozen=True, kw_only=True):
     """How many of them break a disruption budget; null: not for a key with namespaces"""
 
     highest_priority: int | None
-    """The highest priority among them; null: likewise, or nobody has to leave"""
+    """The highest priority among them; null: likewise, or no pod has to leave"""
 
 
 class NodeMove(Struct, frozen=True, kw_only=True):
@@ -1664,7 +1664,7 @@ class NodePage(Struct, frozen=True, kw_only=True):
 
 
 class Nomination(Struct, frozen=True, kw_only=True):
-    """A pod that waits for a node of its own: one that is promised to it until others have left."""
+    """A pod that waits for a node of its own: one that is nominated for it until others have left."""
 
     namespace: str
     """Namespace of the pod"""
@@ -1682,7 +1682,7 @@ class Nomination(Struct, frozen=True, kw_only=True):
     """The node for which it is nominated"""
 
     victims: list[str]
-    """Who has to leave it and has not yet, as namespace/name, of the namespaces that the key sees"""
+    """Pods that still have to leave it, as namespace/name, of the namespaces that the key sees"""
 
     since: str
     """Since when (RFC 3339, UTC, log time)"""
@@ -1718,7 +1718,7 @@ class Offset(Struct, frozen=True, kw_only=True):
 
 
 class Owner(Struct, frozen=True, kw_only=True):
-    """Who owned a shard, from when to when."""
+    """A worker that owned a shard, from when to when."""
 
     shard: int
     """Number of the shard, from 0"""
@@ -2142,7 +2142,7 @@ class Position(Struct, frozen=True, kw_only=True):
 
 
 class Preemption(Struct, frozen=True, kw_only=True):
-    """Who has to leave for whom. A key that is limited to namespaces does not see what names other pods."""
+    """Which pods have to leave, and for which. A key with namespaces does not see what names other pods."""
 
     victims: list[str] = field(default_factory=list)
     """nominated: uids of the pods that have to leave the node"""
@@ -2151,7 +2151,7 @@ class Preemption(Struct, frozen=True, kw_only=True):
     """nominated: how many disruption budgets that breaks"""
 
     expires_at: str | None = None
-    """nominated: when the promise ends (RFC 3339, UTC, log time)"""
+    """nominated: when the nomination ends (RFC 3339, UTC, log time)"""
 
     preemptor: str | None = None
     """evicted, spared: uid of the pod for which it has to leave"""

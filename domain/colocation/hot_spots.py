@@ -101,7 +101,7 @@ def relief(
             excess = _excess(rule, capacity, used, chosen)
     if any(excess):
         return ()
-    for pod in tuple(reversed(chosen)):  # the strongest promises, and then the smallest pods, first
+    for pod in tuple(reversed(chosen)):  # the strongest quality, and then the smallest pods, first
         others = [each for each in chosen if each is not pod]
         if others and not any(_excess(rule, capacity, used, others)):
             chosen = others

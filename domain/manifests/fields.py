@@ -185,7 +185,7 @@ AFFINITY = Shape(
 _HELD_BY_KEYS = f"unsupported:{TOO_MANY_ANTI_AFFINITY_KEYS}"
 _TOO_MANY_KEYS = (
     f"with more than {anti_affinity_keys_per_pod_max} topology keys in `podAntiAffinity` a pod is held "
-    f"(`{_HELD_BY_KEYS}`), and one that runs already keeps nobody away"
+    f"(`{_HELD_BY_KEYS}`), and one that runs already keeps no pod away"
 )
 
 POD_AFFINITY = Shape(

@@ -1,6 +1,6 @@
 """Co-location: the qualities of pods, what is measured by quality, and the policy that holds on a node.
 
-Pods of weaker promises take what is idle. *high* pods (Guaranteed) have what they request, always; *mid* pods
+Pods of weaker quality take what is idle. *high* pods (Guaranteed) have what they request, always; *mid* pods
 (Burstable) have their request always and what is between it and their limit usually; *low* pods
 (BestEffort) have the rest until it is needed. cpu is in thousandths of a core (``_milli``), memory in bytes.
 """
@@ -66,7 +66,7 @@ class EstimateRule(msgspec.Struct, frozen=True, kw_only=True):
 class LendingForm(enum.StrEnum):
     """How what is lent is computed.
 
-    ``usage``: from what pods of stronger promises use. ``request``: from what they request.
+    ``usage``: from what pods of stronger quality use. ``request``: from what they request.
     ``reclaimable``, for mid alone: from what high pods request and do not use, and what none requests.
     """
 

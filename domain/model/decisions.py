@@ -27,8 +27,8 @@ class Outcome(enum.StrEnum):
     RETURNED = "returned", "the deleted node of the pod is there again"
     UNSCHEDULABLE = "unschedulable", "no node now; the pod waits"
     UNRESOLVABLE = "unresolvable", "no node even if every other pod left; the pod waits"
-    NOMINATED = "nominated", "no node now; one is promised to the pod, which waits until others have left it"
-    CLEARED = "cleared", "the pod has no node promised any more; it waits"
+    NOMINATED = "nominated", "no node now; one is nominated for the pod, which waits until others have left"
+    CLEARED = "cleared", "the pod has no nominated node any more; it waits"
     EVICTED = (
         "evicted",
         "the pod has to leave its node, for another pod or because the node is hot, and counts there until "

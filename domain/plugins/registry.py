@@ -152,7 +152,7 @@ class ProfilePlan:
     firm : FirmFilter or None
         The filter that asks for what no eviction frees.
     colocates : bool
-        Whether pods of weaker promises take what is idle, and so low ones have their turns behind all others.
+        Whether pods of weaker quality take what is idle, and so low ones have their turns behind all others.
     measured_first : dict
         Plugin whose figures the kernel reads -> where its measured columns begin.
 

@@ -109,7 +109,7 @@ def count_pods(of: Occupancy, step: PodsFollowed) -> Iterator[Change]:
 
 def _why_not_counted(of: Occupancy, pod: PodSpec, node: str, shard: int) -> str:
     if shard in of.own:
-        return f"is of shard {shard}, which is followed by no one but its owner"
+        return f"is of shard {shard}, which no worker but its owner follows"
     if pod.key in of.pods:
         return f"is known as a pod of shard {of.pods[pod.key].shard}"
     if pod.uid in of.keys:

@@ -1,4 +1,4 @@
-"""What each node lends to pods of weaker promises: the columns of room, by what was measured by quality.
+"""What each node lends to pods of weaker quality: the columns of room, by what was measured by quality.
 
 Room follows from the latest measurement, the policy and the spec of the node, and from nothing else, so it is
 the same in every worker and after a restart. It is written when a cycle begins: a measurement that is too old

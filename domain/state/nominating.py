@@ -59,7 +59,7 @@ def follow(of: Occupancy, step: NominationsFollowed) -> Iterator[Change]:
         gangs[gang] = min(each.priority, gangs.get(gang, each.priority))
     for nomination in step.nominations:
         if nomination.key in of.nominations.entries or nomination.shard in of.own:
-            yield FollowRefused("pod", nomination.key, "has a node promised already, or is an own pod")
+            yield FollowRefused("pod", nomination.key, "has a nominated node already, or is an own pod")
             continue
         gang = nomination.template.gang
         yield from _outbid(of, nomination, gangs[gang] if gang else nomination.priority)

@@ -35,11 +35,13 @@ class PodRef(Struct, kw_only=True):
 
 
 class Preemption(Struct, kw_only=True):
-    """Who has to leave for whom. A key that is limited to namespaces does not see what names other pods."""
+    """Which pods have to leave, and for which. A key with namespaces does not see what names other pods."""
 
     victims: Annotated[list[str], about("nominated: uids of the pods that have to leave the node")] = []
     violations: Annotated[int | None, about("nominated: how many disruption budgets that breaks")] = None
-    expires_at: Annotated[str | None, about(f"nominated: when the promise ends ({INSTANT}, log time)")] = None
+    expires_at: Annotated[str | None, about(f"nominated: when the nomination ends ({INSTANT}, log time)")] = (
+        None
+    )
     preemptor: Annotated[str | None, about("evicted, spared: uid of the pod for which it has to leave")] = (
         None
     )
@@ -90,7 +92,9 @@ class Decision(Struct, kw_only=True):
     reasons: Annotated[dict[str, int], about("Nodes per reason code, where no node was found")] = {}
     warnings: Annotated[list[str], about("What of the pod had no say in it, as ignored:<code>")] = []
     score: Annotated[float | None, about("Total score of the node when it was chosen")]
-    preemption: Annotated[Preemption | None, about("Who has to leave for whom; null: no pod has to")] = None
+    preemption: Annotated[
+        Preemption | None, about("Which pods have to leave, and for which pod; null: none has to")
+    ] = None
     migration: Annotated[Migration | None, about("evicted: from a hot node; null: from no such")] = None
     requests: Annotated[
         dict[str, str], about(f"What the pod asked for, or held until it was released: {QUANTITIES}")

@@ -47,7 +47,7 @@ class Change(Struct, kw_only=True, omit_defaults=True):
     anti: Annotated[bool | None, about("drop-term: whether the term is one of anti-affinity")] = None
     port: Annotated[int | None, about("drop-port: the port of the node")] = None
     pods: Annotated[
-        list[str] | None, about("leave: who leaves, as namespace/name, of namespaces that the key sees")
+        list[str] | None, about("leave: the pods, as namespace/name, of namespaces that the key sees")
     ] = None
     pods_of_others: Annotated[
         int | None, about("leave: how many more leave, of namespaces that the key does not see")

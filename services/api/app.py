@@ -51,7 +51,7 @@ from services.build import build
 from services.metrics import CONTENT_TYPE, ApiMetrics, render_ledger
 from services.rate_limit import RateLimit
 
-DESCRIPTION = "Who was placed where, why, why not; and the way in for events. Times are UTC."
+DESCRIPTION = "Which pods were placed where, why, why not; and the way in for events. Times are UTC."
 _READING = {
     "profiles": profile_routes,
     "config": config_routes,

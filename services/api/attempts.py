@@ -78,7 +78,7 @@ async def show_attempts(
         node=node,
         items=items,
         summary=_summary(f"{namespace}/{name}", at, state, node, items, lost=_has_lost_its_node(past))
-        + _promised(state, past),
+        + _nominated_or_leaving(state, past),
     )
 
 
@@ -89,16 +89,16 @@ def _has_lost_its_node(past: Sequence[Decision]) -> bool:
     return last is Outcome.ORPHANED
 
 
-def _promised(state: str, past: Sequence[Decision]) -> str:
-    """Return what holds besides: the node that is promised to a pod, or that a pod has to leave its own.
+def _nominated_or_leaving(state: str, past: Sequence[Decision]) -> str:
+    """Return what holds besides: the node that is nominated for a pod, or that a pod has to leave its own.
 
-    A bind that was lost ends no promise.
+    A bind that was lost ends no nomination.
     """
     last = next((each for each in reversed(past) if each.outcome != Outcome.CONFLICT), None)
     if last is None:
         return ""
     if state == "waiting" and last.outcome == Outcome.NOMINATED:
-        return f" {last.node} is promised to it."
+        return f" {last.node} is nominated for it."
     if state == "bound" and last.outcome == Outcome.EVICTED:
         return f" It has to leave: it {said_in_words(last.reason)}."
     return ""
@@ -188,19 +188,19 @@ def _summary(
     name: str, at: str | None, state: str, node: str | None, items: Sequence[RefusedAttempts], *, lost: bool
 ) -> str:
     """Describe the pod at the moment, with the counts of the last item."""
-    who, was = (f"At {at}, {name}", "was") if at else (name, "is")
+    subject, was = (f"At {at}, {name}", "was") if at else (name, "is")
     if state == "bound" and lost:
-        return f"{who} {lost_its_node(str(node), is_past=at is not None)}."
+        return f"{subject} {lost_its_node(str(node), is_past=at is not None)}."
     if state == "bound":
-        return f"{who} {was} placed on {node}."
+        return f"{subject} {was} placed on {node}."
     if state != "waiting":
-        return f"{who} {was} {state}."
+        return f"{subject} {was} {state}."
     if not items:
-        return f"{who} {was} waiting and not tried yet."
+        return f"{subject} {was} waiting and not tried yet."
     last = items[-1]
     missing = unknown_profile(last.reasons)
     if missing is None:
         why = f"of {plural(last.nodes, 'node')}, {reasons_in_words(last.reasons)}"
     else:
         why = held_for_profile(missing, is_past=at is not None)
-    return f"{who} {was} waiting: {why}. That was found first at {last.since}."
+    return f"{subject} {was} waiting: {why}. That was found first at {last.since}."

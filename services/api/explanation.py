@@ -70,7 +70,7 @@ def decision_of(row: DecisionRow, seen: Collection[str] | None) -> Decision:
     """Return a decision: its published record, and the fields that only the ledger has.
 
     Who sees the pods of the namespaces ``seen`` (None: all) is told who sent events of these pods alone, and
-    not who leaves for whom: the record does not say of which namespaces those are.
+    not which pods leave for which: the record does not say of which namespaces those are.
     """
     decision = _decode_decision(row.payload)
     if seen is not None and decision.outcome not in OF_THE_POD:
@@ -279,9 +279,9 @@ def opening(decision: Decision) -> str:
         case Outcome.RETURNED:
             return f"{name} has its node {node} again; it asks for {asks}."
         case Outcome.NOMINATED:
-            return f"{name} waits for {node}, which is promised to it; it asks for {asks}."
+            return f"{name} waits for {node}, which is nominated for it; it asks for {asks}."
         case Outcome.CLEARED:
-            return f"{name} waits; it has {node} promised no more; it asks for {asks}."
+            return f"{name} waits; {node} is nominated for it no more; it asks for {asks}."
         case Outcome.EVICTED if decision.migration is not None:
             return f"{name} has to leave {node}, which is hot; until it has, it counts there."
         case Outcome.EVICTED:

@@ -278,7 +278,7 @@ async def of_node(store: Store, name: str, asked: Asked) -> HistoryPage | None:
 
 
 async def of_shard(store: Store, shard: int, asked: Asked) -> HistoryPage | None:
-    """Return a part of who owned a shard, and what its log had lost; None where there is no such shard."""
+    """Return a part of a shard's owners, and what its log had lost; None where there is no such shard."""
     if all(each.shard != shard for each in await store.processes.shards()):
         return None
     found = []

@@ -100,7 +100,7 @@ def _add_those_of_shards_and_profiles(router: APIRouter, deps: Deps) -> None:
         "/v1/history/shards/{shard}",
         operation_id="list_shard_history",
         responses=answers,
-        summary="Tell who owned a shard, and what its log had lost",
+        summary="Tell which workers owned a shard, and what its log had lost",
     )
     async def shard(
         request: Request,

@@ -19,9 +19,9 @@ _CONCERNED = (Outcome.EVICTED, Outcome.SPARED, Outcome.RELEASED, Outcome.NOMINAT
 
 
 async def explain(store: Store, shard: int, seq: int) -> Explanation | None:
-    """Return an explained decision; its summary names who leaves for whom.
+    """Return an explained decision; its summary names the pods that leave, and for which pod.
 
-    A caller who sees some namespaces alone is not told who leaves for whom.
+    A caller who sees some namespaces alone is not told that.
     """
     explanation = await explain_decision(store, shard, seq)
     if explanation is not None and store.seen is None and explanation.decision.outcome in _CONCERNED:

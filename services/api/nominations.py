@@ -18,7 +18,7 @@ from services.ports.store import NominatedPod, Store
 
 
 class Nomination(Struct, kw_only=True):
-    """A pod that waits for a node of its own: one that is promised to it until others have left."""
+    """A pod that waits for a node of its own: one that is nominated for it until others have left."""
 
     namespace: Annotated[str, about("Namespace of the pod")]
     name: Annotated[str, about("Name of the pod")]
@@ -27,7 +27,7 @@ class Nomination(Struct, kw_only=True):
     node: Annotated[str, about("The node for which it is nominated")]
     victims: Annotated[
         list[str],
-        about("Who has to leave it and has not yet, as namespace/name, of the namespaces that the key sees"),
+        about("Pods that still have to leave it, as namespace/name, of the namespaces that the key sees"),
     ]
     since: Annotated[str, about(f"Since when ({INSTANT}, log time)")]
     expires: Annotated[str, about(f"When the nomination ends if no pod leaves ({INSTANT}, log time)")]

@@ -87,19 +87,19 @@ class NodeEvicted(Struct, kw_only=True):
 
     node: Annotated[str, about("The node")]
     victims: Annotated[
-        list[str], about("Who would have to leave, as namespace/name, of namespaces that the key sees")
+        list[str], about("Pods that would have to leave, as namespace/name, of namespaces that the key sees")
     ]
     victims_of_others: Annotated[int, about("How many more, of namespaces that the key does not see")]
     violations: Annotated[
         int | None, about("How many of them break a disruption budget; null: not for a key with namespaces")
     ]
     highest_priority: Annotated[
-        int | None, about("The highest priority among them; null: likewise, or nobody has to leave")
+        int | None, about("The highest priority among them; null: likewise, or no pod has to leave")
     ]
 
 
 class EvictionsOfPod(Struct, kw_only=True):
-    """Who would have to leave for a pod that finds no node and may preempt; nobody is told to."""
+    """The pods that would have to leave for one that finds no node and may preempt; none is told to."""
 
     pod: Annotated[str, about("The pod")]
     nodes_helped: Annotated[int, about("On how many nodes evicting pods of lower priority would help")]

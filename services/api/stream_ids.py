@@ -21,7 +21,7 @@ ID_CHARS = 35
 
 
 class Place(NamedTuple):
-    """Behind which event somebody is.
+    """The event behind which a reader is.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Which workers there are, and who owned which shard when: `/v1/workers` and `/v1/owners`."""
+"""Which workers there are, and which of them owned which shard when: `/v1/workers` and `/v1/owners`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class WorkerPage(Page[WorkerAnswer]):
 
 
 class Owner(Struct, kw_only=True):
-    """Who owned a shard, from when to when."""
+    """A worker that owned a shard, from when to when."""
 
     shard: Annotated[int, about("Number of the shard, from 0")]
     owner: Annotated[str, about("Name of the worker")]
@@ -128,7 +128,7 @@ def worker_routes(deps: Deps) -> APIRouter:
         "/v1/owners",
         operation_id="list_owners",
         responses=answering(OwnerPage),
-        summary="List who owned which shard when",
+        summary="List which worker owned which shard when",
     )
     async def owners(
         limit: Limit = 100,

@@ -221,8 +221,8 @@ def print_explanation(explanation: dict[str, Any]) -> None:
     output.say(explanation["summary"])
     _print_inputs(explanation["decision"])
     if explanation["reasons"]:
-        who = "the other nodes did not take" if explanation["decision"]["node"] else "no node took"
-        echo(f"\nwhy {who} it")
+        refused = "the other nodes did not take" if explanation["decision"]["node"] else "no node took"
+        echo(f"\nwhy {refused} it")
         print_reasons(explanation["reasons"])
     cycle = explanation["cycle"]
     if cycle is None:

@@ -264,7 +264,7 @@ Until = Annotated[
     str | None, typer.Option("--until", metavar="TIME", help="Only before this time (decisions, history).")
 ]
 History = Annotated[
-    bool, typer.Option("--history", help="Who owned which shard when, the latest first (shards).")
+    bool, typer.Option("--history", help="Which worker owned which shard when, the latest first (shards).")
 ]
 At = Annotated[
     str | None,

@@ -143,7 +143,7 @@ def warn(texts: Iterable[str]) -> None:
 
 
 def check_times(**given: str | None) -> None:
-    """Refuse what is no time before anything is asked; whoever answers reads it, by its own clock."""
+    """Refuse what is no time before anything is asked; the API that answers reads it, by its own clock."""
     for name, text in given.items():
         if text is not None:
             try:

@@ -311,7 +311,7 @@ def _show(verdict: Verdict, attempt: Attempt) -> None:
 
 
 def _show_preemption(verdict: Verdict) -> None:
-    """Print who would have to go so that a pod finds a node, and why that node."""
+    """Print which pods would have to leave so that a pod finds a node, and why that node."""
     if verdict.gang:
         for each in verdict.evictions:
             without = f"without {', '.join(each.victims)}" if each.victims else "as it is"

@@ -41,7 +41,7 @@ async def reach_api(url: str) -> None:
 async def reach(what: str, servers: list[tuple[str, int]], setting: str) -> None:
     """Return once a server answers or refuses; say what is tried where that takes longer than a moment.
 
-    Who refuses is asked again by the command itself, which then says what is wrong.
+    A server that refuses is asked again by the command itself, which then says what is wrong.
     """
     named = ", ".join(f"{host}:{port}" for host, port in servers)
     asked = [asyncio.create_task(asyncio.open_connection(*server)) for server in servers]

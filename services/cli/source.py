@@ -284,7 +284,7 @@ def _proxied(url: str) -> bool:
 async def open_source(settings: Settings, *, make: bool = False) -> AsyncIterator[Source]:
     """Open the API that the settings name, else that of the running instance, else one on the ledger.
 
-    With ``make`` the embedded ledger may be a new one: who only asks would be told that there is nothing.
+    With ``make`` the embedded ledger may be a new one. A mere question would find nothing there.
     """
     from services import bootstrap
 

@@ -1,4 +1,4 @@
-"""An explained decision: bars per plugin beside the next best nodes, filters as a funnel, who leaves."""
+"""An explained decision: bars per plugin beside the next best nodes, filters as a funnel, pods that leave."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def blocks(here: Here, explanation: Json, title: str) -> list[Block]:
         feasible = None
         if cycle is not None and decision["node"] is not None and decision["outcome"] == "bound":
             nodes, feasible = max(cycle["nodes_home"] or cycle["nodes"], nodes), cycle["feasible"]
-        who = "Why the other nodes did not take it" if decision["node"] else "Why no node took it"
-        found.append(texts.funnel(who, nodes, explanation["reasons"], feasible))
+        caption = "Why the other nodes did not take it" if decision["node"] else "Why no node took it"
+        found.append(texts.funnel(caption, nodes, explanation["reasons"], feasible))
     if cycle is not None:
         found += [*attempt(here, cycle, decision["node"]), _cycle(here, cycle)]
     return found
@@ -50,14 +50,14 @@ def preemption(here: Here, decision: Json) -> list[Block]:
         if asked["victims"]:
             items.append(("Were to leave", [Cell(each, look="code") for each in asked["victims"]]))
             items.append(("Budgets broken", texts.number(asked["violations"])))
-            items.append(("Promised until", texts.time(asked["expires_at"])))
+            items.append(("Nominated until", texts.time(asked["expires_at"])))
         if asked["preemptor"]:
             items.append(("Was to leave for", Cell(asked["preemptor"], look="code")))
         if asked["nominated"]:
             items.append(("Decided in", texts.decision(here, asked["nominated"])))
         if asked["priority"] is not None:
             items.append(("Of priority", texts.number(asked["priority"])))
-        found.append(Facts(title="Who was to leave for whom", items=items))
+        found.append(Facts(title="The pods that were to leave, and for which", items=items))
     if moved is not None:
         facts = [
             ("From", texts.node(here, moved["from"])),

@@ -1,4 +1,4 @@
-"""What the cluster lacks though berth works: room for some pods, somebody who evicts, nodes that are well."""
+"""What the cluster lacks though berth works: room for pods, a controller that evicts, nodes that are well."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LATE = "did not leave in time"
 
 
 async def gather_needs(ask: Asking) -> Json:
-    """Ask for what waits, who is promised a node, and which promises ended of late."""
+    """Ask for what waits, which pods have a nominated node, and which nominations ended of late."""
     pending, nominations, cleared = await asyncio.gather(
         ask.get_or_none("/v1/pending", limit=ASKED_MAX, order="oldest"),
         ask.get_or_none("/v1/nominations", limit=ASKED_MAX),
@@ -63,14 +63,14 @@ def _no_room(groups: list[Json], here: Here) -> Iterator[Text]:
 
 
 def _stays(found: Json, here: Here) -> Iterator[Text]:
-    """Say that whoever deletes evicted pods seems not to run: promises ended before the victims had left."""
+    """Say that what deletes evicted pods seems not to run: nominations ended before the victims had left."""
     late = found["late"]
     if not late:
         return
     pods = sorted({texts.pod_of(each) for each in late})
     lines = [
-        f"{plural(len(late), 'promise')} of a node ended in the last {RECENT_MINUTES} minutes, as the pods "
-        "that had to leave it were still there. berth tells whom to evict; a controller, or "
+        f"{plural(len(late), 'nomination')} of a node ended in the last {RECENT_MINUTES} minutes, as the "
+        "pods that had to leave it were still there. berth tells which pods to evict; a controller, or "
         "`berth executor`, deletes them. See that it runs."
     ]
     if found["nominations"]:

@@ -111,7 +111,7 @@ def _named(spec: Json, what: str) -> list[Json]:
 
 
 def shards_table(here: Here, shards: Sequence[Json]) -> Table:
-    """Return who has which shard, and how far each is behind."""
+    """Return which worker has which shard, and how far each shard is behind."""
     rows = [
         (
             texts.shard(here, each["shard"]),
@@ -134,7 +134,7 @@ def shards_table(here: Here, shards: Sequence[Json]) -> Table:
 
 
 def _worker(here: Here, name: str | None) -> Cell:
-    return Cell("nobody", look="bad") if name is None else Cell(name, here.to("workers", name))
+    return Cell("no worker", look="bad") if name is None else Cell(name, here.to("workers", name))
 
 
 async def _gather_shards(ask: Asking) -> Json:
@@ -186,7 +186,7 @@ def _view_shard(found: Json, here: Here) -> View:
     owners = (found["owners"] or {}).get("items", [])
     spans = [(_worker(here, each["owner"]), *_span(each)) for each in owners]
     columns = texts.columns("Worker", "#Epoch", "From", "To")
-    blocks.append(Table(caption="Who owned it", columns=columns, rows=spans))
+    blocks.append(Table(caption="Workers that owned it", columns=columns, rows=spans))
     number = here.path.rpartition("/")[2]
     links = [
         here.link("Decisions of the shard", "decisions", shard=number),
@@ -259,7 +259,7 @@ def _view_workers(found: Json, here: Here) -> View:
         for each in found["owners"]["items"]
     ]
     columns = texts.columns("Shard", "Worker", "#Epoch", "From", "To")
-    owners = Table(caption="Who owned which shard", columns=columns, rows=rows)
+    owners = Table(caption="Workers that owned each shard", columns=columns, rows=rows)
     fields = [Field("since", "Heard of since", "1h")]
     controls = [texts.filters(here, "Filter", fields)]
     return View(title="Workers", controls=controls, blocks=[texts.sortable(here, table), owners])
@@ -338,7 +338,7 @@ def _view_namespace(found: Json, here: Here) -> View:
         texts.sortable(here, pods_table(here, "Its pods", found["pods"]["items"])),
         texts.pager(here, found["pods"]),
         Table(caption="Its gangs", columns=texts.columns("Gang", "#Placed", "#Waiting"), rows=gangs),
-        decisions_table(here, "Who of it had to leave, and for whom", found["evicted"]["items"]),
+        decisions_table(here, "Its evicted pods, and the pods they made room for", found["evicted"]["items"]),
         decisions_table(here, "What was decided last", found["decisions"]["items"]),
         config,
     ]

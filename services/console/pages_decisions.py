@@ -25,11 +25,11 @@ _WAITS = (
 _ORDERS = (("newest", "newest first"), ("oldest", "oldest first"))
 VICTIMS_MAX = 50
 _NEAR_MAX = 1000
-"""Decisions that are looked through for the pods that evicted ones leave for, and for who may stay."""
+"""Decisions that are looked through for the pods that evicted ones leave for, and for those that may stay."""
 
 
 async def gather_leaving(ask: Asking, decisions: Sequence[Json]) -> Json:
-    """Ask for whom evicted pods leave, by the decision that says so, and which of them may stay after all.
+    """Ask for the pods that evicted ones leave for, by decision, and which evicted ones may stay after all.
 
     Both lie behind the first of these decisions.
     """
@@ -122,7 +122,10 @@ def _view_decisions(found: Json, here: Here) -> View:
         Field("until", "Until"),
         Field("order", "Order", "newest", options=_ORDERS),
     ]
-    said = {"evicted": "Who had to leave, for whom", "conflict": "Conflicts between workers"}
+    said = {
+        "evicted": "Evicted pods, and the pods they made room for",
+        "conflict": "Conflicts between workers",
+    }
     caption = said.get(here.query.get("outcome", ""), "Decisions")
     note = _TAKEN_BACK if found["leaving"]["spared"] else ""
     table = decisions_table(here, caption, found["decisions"]["items"], found["leaving"], note)
@@ -196,9 +199,10 @@ def _view_decision(found: Json, here: Here) -> View:
         names = {"for": {decision["id"]: pod}, "spared": {}}
         blocks.insert(1, decisions_table(here, "The pods that were to leave for it", found["evicted"], names))
     if nominated is not None:
-        for_whom = texts.pod_of(nominated)
-        links = [here.link(f"Pod {for_whom}", "pods", *for_whom.split("/", 1))]
-        blocks.insert(1, Text(title="For whom", lines=[f"It was to leave for {for_whom}."], links=links))
+        preemptor = texts.pod_of(nominated)
+        links = [here.link(f"Pod {preemptor}", "pods", *preemptor.split("/", 1))]
+        said = f"It was to leave for {preemptor}."
+        blocks.insert(1, Text(title="The pod that it made room for", lines=[said], links=links))
     blocks.append(_facts(here, decision, pod))
     blocks.append(
         Raw(title="All of the pod that mattered for placing it", text=texts.as_text(explanation["template"]))

@@ -127,7 +127,7 @@ def _view_wrong(found: Json, here: Here) -> View:
         blocks = [Text(title="berth works", lines=lines, look="good")]
     of_cluster = needs(found["needs"], here, found["field"])
     if not found["needs"]["is_known"] or found["field"] is None:
-        lines = ["The API does not tell all of what waits, who has to leave and which nodes are ready."]
+        lines = ["The API does not tell all: which pods wait or have to leave, and which nodes are ready."]
         of_cluster = [*of_cluster, Text(title="What the cluster lacks is not known", lines=lines)]
     elif not of_cluster:
         lines = [

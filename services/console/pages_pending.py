@@ -96,7 +96,7 @@ def _view_group(found: Json, here: Here) -> View:
         )
     ]
     if group["unresolvable"]:
-        said = "No node would fit even if all other pods left: evicting helps nobody here."
+        said = "No node would fit even if all other pods left: evicting helps no pod here."
         blocks.insert(0, Text(lines=[said], look="bad"))
     if nodes:
         blocks.append(texts.funnel("How many nodes each reason refused", nodes, group["reasons"]))

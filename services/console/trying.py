@@ -141,8 +141,8 @@ def plan_blocks(here: Here, found: Json) -> list[Block]:
     if found["evictions"]:
         named = ", ".join(each["pod"] for each in found["evictions"])
         lines.append(
-            f"For {named} pods of lower priority may be evicted: this plan evicts nobody, but workers do it "
-            "once these manifests are applied. See below who."
+            f"For {named} pods of lower priority may be evicted: this plan evicts none, but workers do it "
+            "once these manifests are applied. See below which."
         )
     if found["looked_at"]:
         lines.append(f"Planned on the ledger as of {found['looked_at']}. Nothing was written.")
@@ -212,7 +212,7 @@ def _evictions(here: Here, of: Json) -> Table:
         )
         for each in of["nodes"]
     ]
-    caption = f"Who would have to leave for {of['pod']}, and the alternatives"
+    caption = f"Pods that would have to leave for {of['pod']}, and the alternatives"
     helped = plural(of["nodes_helped"], "node")
     note = f"Evicting pods of lower priority would help on {helped}; workers do it once the pod is applied."
     columns = texts.columns("Node", "Victims", "#Budgets broken", "#Highest priority")

@@ -82,12 +82,12 @@ def _set(warnings: Sequence[str] | msgspec.UnsetType) -> Sequence[str]:
 
 
 def _line(noun: str, code: str, count: int, example: str) -> str:
-    who = f"{count:,} {noun}s, such as {example}" if count > 1 else f"{noun} {example}"
+    subject = f"{count:,} {noun}s, such as {example}" if count > 1 else f"{noun} {example}"
     if code == _SOFT:
-        return f"{who}: the taint effect {_SOFT} only counts in a profile with the score {_SOFT_SCORE}"
+        return f"{subject}: the taint effect {_SOFT} only counts in a profile with the score {_SOFT_SCORE}"
     kind, _, what = code.partition(":")
     if kind == "field":
-        return f"{who}: not looked at: {what}"
+        return f"{subject}: not looked at: {what}"
     if kind == "unsupported":
-        return f"{who}: not honoured: {UNSUPPORTED[what]}, so it waits ({code})"
-    return f"{who}: not looked at: {ignored_in_words(code)} ({code})"
+        return f"{subject}: not honoured: {UNSUPPORTED[what]}, so it waits ({code})"
+    return f"{subject}: not looked at: {ignored_in_words(code)} ({code})"

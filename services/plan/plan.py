@@ -300,7 +300,7 @@ class Plan:
                     _count(scheduler.state, decided.pod, planned.node)
 
     def _gang_plan(self, name: str) -> Mapping[str, Preempted]:
-        """Return what would be promised to a gang that waits, on the cluster as it is in the end."""
+        """Return what would be nominated for a gang that waits, on the cluster as it is in the end."""
         if name not in self._gang_plans:
             self._gang_plans[name] = self._scheduler.plan_gang(name)
         return self._gang_plans[name]

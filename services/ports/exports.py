@@ -145,7 +145,7 @@ _DECISIONS = Schema(
         _text("cycle", "Id of the cycle that explains it; empty: none is needed", _ID),
         _json("victims", "nominated: uids of the pods that have to leave the node"),
         _int("violations", "nominated: how many disruption budgets that breaks"),
-        _time("expires_at", "nominated: when the promise ends"),
+        _time("expires_at", "nominated: when the nomination ends"),
         _text("preemptor", "evicted, spared: uid of the pod for which it has to leave"),
         _int("preemptor_priority", "evicted, spared: the priority of that pod"),
         _text("nominated", "evicted, spared: id of that pod's decision", _ID),

@@ -52,7 +52,7 @@ def nominate(
     when: When,
     shards: Sequence[int],
 ) -> None:
-    """Promise a node to a pod (decision ``nominated``), and tell its victims (``evicted``).
+    """Nominate a node for a pod (decision ``nominated``), and tell its victims (``evicted``).
 
     All are decisions of the pod's own shard, also where a victim is of another one, so that one transaction
     holds them. ``seq`` is that of the attempt, ``shards`` are those of the victims.

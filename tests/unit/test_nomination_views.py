@@ -67,7 +67,7 @@ def test_both_sides_are_explained(site: Site) -> None:
         explained = asyncio.run(explain(store, row["shard"], row["seq"]))
         assert explained is not None
         said[row["pod"]["name"], row["outcome"]] = explained.summary
-    assert "waits for n1, which is promised to it" in said["high", "nominated"]
+    assert "waits for n1, which is nominated for it" in said["high", "nominated"]
     assert "has to leave n1 for a pod of higher priority" in said["low-0", "evicted"]
 
 
@@ -102,11 +102,11 @@ def summaries(site: Site, name: str, at_ms: int | None = None) -> str:
 def test_why_a_pod_waits_names_the_node_that_is_promised_to_it(site: Site) -> None:
     then_ms = AT_MS + 1
     assert "of 1 node, 1 lacks cpu" in summaries(site, "high")
-    assert summaries(site, "high").endswith(" n1 is promised to it.")
+    assert summaries(site, "high").endswith(" n1 is nominated for it.")
     assert summaries(site, "low-0").startswith(
         "default/low-0 is placed on n1. It has to leave: it makes room for a pod of priority 9"
     )
     site.tell("DELETED", pod_manifest("high"), at_ms=AT_MS + 5_000)
     assert summaries(site, "low-0") == "default/low-0 is placed on n1.", "it was spared"
-    assert "is promised to it" in summaries(site, "high", then_ms)
+    assert "is nominated for it" in summaries(site, "high", then_ms)
     assert "It has to leave" in summaries(site, "low-0", then_ms)

@@ -270,7 +270,7 @@ async def proves(instance: Instance, verify: ssl.SSLContext | bool) -> bool:
 
 
 def is_passing(error: BerthError) -> bool:
-    """Return whether an error may go away by itself: nobody answers, or the API cannot now."""
+    """Return whether an error may go away by itself: nothing answers, or the API cannot now."""
     return (isinstance(error, NoAnswer) and not isinstance(error, NotTrusted)) or (
         error.status in (429, 500, 502, 503, 504)
     )

@@ -489,7 +489,7 @@ class AsyncShards(AsyncResource):
         until: Moment | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[models.Owner]:
-        """List who owned which shard when.
+        """List which worker owned which shard when.
 
         ``shard``: only this shard.
         ``since``: owned it at or after: 1h (ago), 03:17, 2026-01-31, '2026-01-31 08:00',
@@ -508,7 +508,7 @@ class AsyncShards(AsyncResource):
     def history(
         self, shard: int, *, order: str | None = None, until: Moment | None = None, limit: int | None = None
     ) -> AsyncIterator[models.HistoryEntry]:
-        """Tell who owned a shard, and what its log had lost.
+        """Tell which workers owned a shard, and what its log had lost.
 
         ``order``: oldest or newest first.
         ``until``: only what happened until then (log time): 1h is an hour ago; 03:17, a day, RFC

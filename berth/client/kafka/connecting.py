@@ -67,7 +67,7 @@ def no_topic(brokers: Brokers, topic: str) -> NotConfigured:
 
 
 async def finished(closing: Awaitable[None], seconds: float) -> None:
-    """Await what closes for so long; that it fails, or is not done, concerns nobody any more."""
+    """Await what closes for so long; that it fails, or is not done, matters no more."""
     work = asyncio.ensure_future(closing)
     await asyncio.wait([work], timeout=seconds)
     if not work.done():

@@ -228,7 +228,7 @@ def _topic(record: EventRecord) -> str:
 
 
 def _heard(sent: asyncio.Future[RecordMetadata]) -> None:
-    """Hear what became of a record, so that the event loop does not complain that nobody did."""
+    """Hear what became of a record, so that the event loop does not complain that nothing did."""
     if not sent.cancelled():
         sent.exception()
 

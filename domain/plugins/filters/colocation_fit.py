@@ -1,4 +1,4 @@
-"""ColocationFit: pods of weaker promises go where what is idle suffices for what they are expected to use."""
+"""ColocationFit: pods of weaker quality go where what is idle suffices for what they are expected to use."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def _warn(topic: str, settings: Mapping[str, str | None], *, compacted: bool) ->
     if size > TOPIC_MESSAGE_BYTES_MAX:
         _LOGGER.warning(
             "topic %s takes batches of %d bytes; berth writes none above %d: "
-            "lower max.message.bytes, so that nobody fills the log with larger ones",
+            "lower max.message.bytes, so that no producer fills the log with larger ones",
             topic,
             size,
             TOPIC_MESSAGE_BYTES_MAX,

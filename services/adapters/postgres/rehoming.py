@@ -111,7 +111,7 @@ async def living_twice(dsn: str) -> list[str]:
         for _, _, query, _ in LIVING_TWICE:
             found = await connection.fetch(f"SELECT * FROM ({query}) AS twice LIMIT {_TOLD_MAX + 1}")
             lines += [_told(row) for row in found[:_TOLD_MAX]] + ["  and more"] * (len(found) > _TOLD_MAX)
-    head = "pods that live twice, as `berth audit` warns; mend who sends them, and send them again:"
+    head = "pods that live twice, as `berth audit` warns; mend their producer, and send them again:"
     return [head, *lines] if lines else []
 
 
