@@ -67,7 +67,7 @@ def count_pod(columns, groups, changes, counters, effects, g, row):  # type: ign
 
 
 @helper
-def _prefers_tree(columns, groups, changes, g, uses, pods):  # type: ignore[no-untyped-def]
+def _prefers_tree(columns, groups, bounds, changes, g, uses, pods):  # type: ignore[no-untyped-def]
     """Say whether a group's tree is the quickest way: few rows change from one of its pods to the next.
 
     ``uses`` of the next ``pods`` pods are the group's.
@@ -80,7 +80,9 @@ def _prefers_tree(columns, groups, changes, g, uses, pods):  # type: ignore[no-u
     up_to_date = synced >= 0 and changes.length[0] - synced <= near
     # A placement moves what other rows count, and the mean that a variance is about: the scores of all rows.
     fixed = groups.variance_count[g] == 0 and not has_counts(groups, g)
-    return fixed and (up_to_date or (uses >= repaid and pods <= near * uses))
+    return (
+        count > bounds.scanned_max[0] and fixed and (up_to_date or (uses >= repaid and pods <= near * uses))
+    )
 
 
 @helper
@@ -93,6 +95,18 @@ def _find_in_tree(columns, groups, changes, placed, g, attempt, is_first, scratc
         write_reasons(groups.trees.histogram[tree], groups, placed, g, attempt, 0)
     scratch.row[0] = groups.trees.winner[tree, 1]
     return groups.trees.score[tree, scratch.row[0]]
+
+
+@helper
+def _find_by_bounds(columns, groups, counters, bounds, changes, placed, g, attempt, wanted, scratch):  # type: ignore[no-untyped-def]
+    """Find the best row of a group that has bounds, and return its total; ``UNKNOWN`` where it has none."""
+    if columns.rows_count[0] <= bounds.scanned_max[0]:
+        return UNKNOWN
+    if has_upper_bounds(groups, g) and not has_counts(groups, g):
+        return search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
+    if has_whole_bounds(groups, g):
+        return search_whole(columns, groups, counters, bounds, changes, placed, g, attempt, wanted, scratch)
+    return UNKNOWN
 
 
 @unit
@@ -143,7 +157,6 @@ def place(
     Cost per pod: O(log N) in a row of one group's; in turns O(N / SPAN) and a few blocks, or O(N).
     """
     uses = scratch.uses
-    is_scanned = columns.rows_count[0] <= bounds.scanned_max[0]
     for i in range(len(sequence)):
         g = sequence[i]
         uses[g] -= 1
@@ -158,22 +171,16 @@ def place(
         if is_first:
             attempt = placed.attempts_count[0]
         wanted = TOP if is_first else 1
-        has_tree = (
-            not is_scanned
-            and _prefers_tree(columns, groups, changes, g, uses[g] + 1, len(sequence) - i)
-            and take_tree(groups, g, uses)
+        left = len(sequence) - i
+        has_tree = _prefers_tree(columns, groups, bounds, changes, g, uses[g] + 1, left) and take_tree(
+            groups, g, uses
         )
-        score = UNKNOWN
         if has_tree:
             score = _find_in_tree(columns, groups, changes, placed, g, attempt, is_first, scratch)
-        elif is_scanned:
-            pass
-        elif has_upper_bounds(groups, g) and not has_counts(groups, g):
-            score = search(columns, groups, bounds, changes, placed, g, attempt, wanted, scratch)
-        elif has_whole_bounds(groups, g):
-            score = search_whole(
+        else:
+            score = _find_by_bounds(
                 columns, groups, counters, bounds, changes, placed, g, attempt, wanted, scratch
-            )
+            )  # fmt: skip
         if score == UNKNOWN:
             score = scan(columns, groups, counters, bounds, changes, placed, g, attempt, wanted, scratch)
         if is_first:
