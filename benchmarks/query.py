@@ -432,7 +432,7 @@ async def ask_all(
 
 PODS = 2_000
 """Pods that a commit places, and that leave by it."""
-STAY = 50
+STAY = 10
 """After so many commits a pod leaves, so that a node's pods do not grow with the time that is measured."""
 
 
