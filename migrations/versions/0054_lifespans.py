@@ -61,23 +61,30 @@ $$
 """,
     "DROP FUNCTION past.closing()",
 )
-# As the invariant requested-is-the-sum says it; of all nodes (null), or of some. The placements of a few are
-# found by the decisions that name them. Equal pods of a node are counted before anything is joined to them.
+# As the invariant requested-is-the-sum says, of all nodes (null) or of some. Where few decisions name those,
+# their placements are found by these. Equal pods of a node are counted before anything is joined to them.
 _HELD = """
 CREATE OR REPLACE FUNCTION past.held(names text[]) RETURNS TABLE (node text, resource text, held bigint)
 LANGUAGE sql STABLE AS $$
-    WITH placed AS (
+    WITH asked AS MATERIALIZED (
+        SELECT DISTINCT unnest(names) AS node
+    ), size AS MATERIALIZED (
+        SELECT names IS NOT NULL AND count(*) <= 5000 AS is_few FROM (
+            SELECT FROM asked a CROSS JOIN LATERAL (
+                SELECT FROM public.decisions d WHERE d.node = a.node LIMIT 5001
+            ) AS named LIMIT 5001
+        ) AS counted
+    ), placed AS (
         SELECT p.node, p.signature, p.life FROM past.open_placements p WHERE p.counted AND names IS NULL
         UNION ALL
-        SELECT p.node, p.signature, p.life FROM (SELECT DISTINCT unnest(names) AS node) AS asked
-        JOIN past.open_placements p USING (node) WHERE p.counted AND cardinality(names) > 10
+        SELECT p.node, p.signature, p.life FROM past.open_placements p
+        WHERE p.counted AND NOT (SELECT is_few FROM size) AND p.node IN (SELECT node FROM asked)
+            AND names IS NOT NULL
         UNION ALL
-        SELECT p.node, p.signature, p.life FROM (SELECT DISTINCT unnest(names) AS node) AS asked
-        CROSS JOIN LATERAL (
-            SELECT shard, seq FROM public.decisions d WHERE d.node = asked.node OFFSET 0
-        ) AS decided
+        SELECT p.node, p.signature, p.life FROM (SELECT node FROM asked WHERE (SELECT is_few FROM size)) AS a
+        CROSS JOIN LATERAL (SELECT shard, seq FROM public.decisions d WHERE d.node = a.node OFFSET 0) AS d
         JOIN past.placements p USING (shard, seq)
-        WHERE p.node = asked.node AND p.counted AND p.released_at_ms IS NULL AND cardinality(names) <= 10
+        WHERE p.node = a.node AND p.counted AND p.released_at_ms IS NULL
     ), held AS MATERIALIZED (
         SELECT p.node, p.signature, p.life::jsonb->'devices' AS devices, count(*) AS pods
         FROM placed p GROUP BY p.node, p.signature, devices
@@ -99,6 +106,23 @@ LANGUAGE sql STABLE AS $$
     WHERE h.devices IS NOT NULL GROUP BY h.node, i.device
 $$
 """
+# For callers that look rows up by their keys. Of what ended before the past was kept no batch is known that
+# closed it: that had ended at each moment that is.
+_IS_OPEN = """(p.released_at_ms IS NULL
+    OR coalesce(p.closed_batch > (SELECT past.batches())[p.closed_by + 1], false))"""
+_PLACEMENTS = f"""
+CREATE OR REPLACE VIEW past.placements AS
+SELECT p.shard, p.seq, p.pod_uid, p.namespace, p.name, NULL::bigint AS resource_version, p.signature,
+    coalesce((
+        SELECT coalesce(l.labels, '{{}}') FROM public.past_labels l WHERE (l.shard, l.seq) = (p.shard, p.seq)
+            AND l.until_batch > (SELECT past.batches())[l.until_by + 1] ORDER BY l.recorded_at LIMIT 1
+    ), p.labels) AS labels,
+    p.node, p.adopted, p.bound_at_ms, CASE WHEN NOT {_IS_OPEN} THEN p.released_at_ms END AS released_at_ms,
+    p.recorded_at, CASE WHEN NOT {_IS_OPEN} THEN p.released_recorded_at END AS released_recorded_at,
+    p.life, p.counted, p.orphaned, p.home, p.gang
+FROM public.placements p
+WHERE p.opened_batch IS NULL OR p.opened_batch <= (SELECT past.batches())[p.opened_by + 1]
+"""
 _SAYS = {
     "past.lifespan": "the class of how many batches a placement lasted",
     "past.closed_between": "placements that were open when the shards were at these batches and decisions, "
@@ -108,7 +132,7 @@ _SAYS = {
 
 def upgrade() -> None:
     """Replace the index of what closed, and what reads it."""
-    for statement in (_LIFESPAN, _INDEX, *_CLOSED_SINCE, _HELD):
+    for statement in (_LIFESPAN, _INDEX, *_CLOSED_SINCE, _PLACEMENTS, _HELD):
         op.execute(statement)
     # Each role that closes placements computes their classes; by default functions may be granted to none.
     op.execute("GRANT EXECUTE ON FUNCTION past.lifespan TO PUBLIC")

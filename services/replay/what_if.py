@@ -216,6 +216,8 @@ class World:
             records = [each for each in records if not _is_profile(each)]
         if row.renewed or row.start is not None:
             self._planner.renew_queue()
+        if row.start is not None:
+            self._planner.scheduler.cycle_pods_max = row.start.cycle_pods_max
         if not self._is_begun:
             return self._planner.plan_batch(records, is_recorded=True, until_ms=row.log_time_ms)
         state = self._planner.scheduler.state

@@ -130,6 +130,25 @@ async def test_pods_of_a_deleted_node_are_orphaned(store: Store, ledger: Ledger,
         assert (totals.bound_count, totals.orphaned_count) == counts
 
 
+async def test_a_resized_pod_is_among_those_of_its_namespace(
+    store: Store, ledger: Ledger, leases: list[Lease]
+) -> None:
+    resized = decision(leases[0], 4, "placed", "n1", pod_uid="uid-placed", outcome=Outcome.RESIZED)
+    batch = batch_of(
+        advances=[advance(leases[0], 5, 6)],
+        closed=[PlacementClosed("uid-placed", AT_MS)],
+        opened=[opened(resized)],
+        made=[record(resized)],
+        seq_next={0: 5},
+        log_time_ms=AT_MS,
+    )
+    await commit(ledger, batch)
+    for which in (PodFilter(), PodFilter(namespace="ns"), PodFilter(node="n1")):
+        found = {pod.name: pod.seq for pod in await store.pods(which, 10, None)}
+        assert found["placed"] == 4, which
+    assert await store.pod("ns", "placed") is not None
+
+
 async def test_usage_is_what_was_written(store: Store, leases: list[Lease]) -> None:
     assert await store.usage("n1") == usage("n1").record
     assert await store.usage("n2") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from typing import NamedTuple
 
@@ -132,5 +133,50 @@ async def test_nodes_hold_what_their_pods_asked_for_however_many_are_asked_about
                 of_names = {at: held for at, held in expected.items() if names is None or at[0] in names}
                 assert {(row["node"], row["resource"]): row["held"] for row in found} == of_names
                 assert of_names
+    finally:
+        await connection.close()
+
+
+async def test_what_ended_before_the_past_was_kept_is_not_there(
+    embedded_dsn: str, database: MakeDatabase
+) -> None:
+    """Of a ledger that came from then, no batch is known that closed it."""
+    connection = await asyncpg.connect(await database(embedded_dsn))
+    try:
+        rows = [
+            Row(0, seq, name, "n", None, None, None, None) for seq, name in enumerate(("gone", "there"), 1)
+        ]
+        await connection.execute(_INSERT, *map(list, zip(*rows, strict=True)))
+        await connection.execute("UPDATE placements SET released_at_ms = 2 WHERE pod_uid = 'gone'")
+        await connection.execute(_DECIDED)
+        await connection.execute(_TEMPLATES)
+        await connection.execute(_AT, "{5,5,5,5}", "{9,9,9,9}")
+        was_open = await connection.fetch("SELECT pod_uid FROM past.placements WHERE released_at_ms IS NULL")
+        assert [row["pod_uid"] for row in was_open] == ["there"]
+        for names in (None, ["n"], [f"n{i}" for i in range(11)] + ["n"]):
+            held = await connection.fetch("SELECT resource, held FROM past.held($1)", names)
+            assert dict(map(tuple, held)) == {"cpu": 2, "pods": 1}
+    finally:
+        await connection.close()
+
+
+async def test_a_node_with_a_long_history_is_read_by_what_was_open(
+    embedded_dsn: str, database: MakeDatabase
+) -> None:
+    """What is decided of one node may be more than all that was open: both ways say the same."""
+    connection = await asyncpg.connect(await database(embedded_dsn))
+    try:
+        rows = [Row(0, seq, f"uid{seq}", "n", 0, seq, 0, seq + 3) for seq in range(1, 6_001)]
+        await connection.execute(_INSERT, *map(list, zip(*rows, strict=True)))
+        await connection.execute(_DECIDED)
+        await connection.execute(_TEMPLATES)
+        await connection.execute(_AT, "{3000,0,0,0}", "{3001,1,1,1}")
+        plan = await connection.fetch("EXPLAIN (ANALYZE) SELECT * FROM past.held(ARRAY['n'])")
+        held = await connection.fetch("SELECT resource, held FROM past.held(ARRAY['n'])")
+        assert dict(map(tuple, held)) == {"cpu": 6, "pods": 3}
+        scans = [row[0] for row in plan if " on placements" in row[0]]
+        read = [int(found) for scan in scans for found in re.findall(r"actual .*rows=(\d+)", scan)]
+        assert read
+        assert max(read) <= 3
     finally:
         await connection.close()

@@ -49,7 +49,7 @@ def scenario_of(seed: int) -> Scenario:
 def failure_of(seed: int) -> tuple[int, str]:
     """Return the seed, and what went wrong, "" if nothing did."""
     try:
-        choose_way(seed)
+        choose_way(seed // 20)  # what is large goes by seed % 20
         run_seeded(seed)
         Pair(World(scenario_of(seed))).run()
         work_max = 20_000 if (seed + 1) % 20 else 400_000  # nodes and pods times pods

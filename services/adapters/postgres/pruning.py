@@ -12,7 +12,7 @@ import datetime
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
-from domain.model.limits import batch_decisions_max, poll_records_max
+from domain.model.limits import batch_decisions_max, cycle_pods_max, gang_members_max
 from services.adapters.postgres.connections import BULK, Connection, Session
 from services.adapters.postgres.holding import Held, held
 from services.adapters.postgres.leases import forget_owners, forget_workers
@@ -23,7 +23,7 @@ _CYCLES_MAX = 50  # of a step: each explains the decisions of a batch
 PAUSE_SECONDS = 0.1  # between two steps, so that commits have the disk most of the time
 _LATEST_MIN = 10_000  # decisions per shard that stay: a relay compares the end of its topic with them
 # Decisions of an attempt are of one batch, so they are at most so many after its first one.
-_SPAN_MAX = 2 * (batch_decisions_max + poll_records_max)
+_SPAN_MAX = 2 * (batch_decisions_max + cycle_pods_max + gang_members_max)
 
 _SHARDS = "SELECT shard FROM shards ORDER BY shard"
 

@@ -94,7 +94,7 @@ def pods_decided(namespace: str | None, seen: Collection[str] | None) -> sa.Colu
     """Return the condition that a placement is in a namespace. It uses the index of decisions by pod."""
     d, p = t.decisions.c, t.placements.c
     which = within(d.namespace, seen if namespace is None else [namespace])
-    decided = sa.select(d.shard, d.seq).where(*which, d.outcome.in_(["bound", "adopted"]))
+    decided = sa.select(d.shard, d.seq).where(*which, d.outcome.in_(["bound", "adopted", "resized"]))
     return sa.tuple_(p.shard, p.seq).in_(decided)
 
 
