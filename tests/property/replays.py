@@ -26,7 +26,7 @@ class _Clock:
         return self.time_ms
 
 
-async def _log(records: Sequence[Record], shards: int) -> MemoryLog:
+async def log_of(records: Sequence[Record], shards: int) -> MemoryLog:
     clock = _Clock()
     log = MemoryLog(clock)
     await log.ensure_topics(topic_specs(shards))
@@ -42,7 +42,7 @@ def replay(team: Team, first: int | None = None, last: int | None = None) -> Out
         pass
 
     async def run() -> Outcome:
-        log = await _log(team.records, team.shards_count)
+        log = await log_of(team.records, team.shards_count)
         return await Replay(MemoryHistory(team.database), log, ScratchLedger, silent).run(first, last)
 
     return asyncio.run(run())

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import msgspec
 import pytest
 
+from services.adapters.memory.history import MemoryHistory, ScratchLedger
 from services.ports.journal import Start
+from services.replay.what_if import Change, Compared, WhatIf
 from services.worker.planner import Planner
+from tests.builders import node_manifest, pod_manifest
 from tests.depth import some
-from tests.property.replays import live, replay
+from tests.history.day import silent
+from tests.property.replays import live, log_of, mark, replay
 from tests.property.team import Team
 
 
@@ -43,6 +48,26 @@ def test_a_replay_with_other_cycles_differs(lived: Team) -> None:
         start = msgspec.structs.replace(at.start, cycle_pods_max=8_000)
         lived.database.checkpoints[number] = (msgspec.structs.replace(at, start=start), state)
     assert replay(lived).difference is not None
+
+
+def test_a_lived_span_goes_on_with_the_cycles_of_each_worker() -> None:
+    """The first one tries two pods a cycle, the one after it as many as come."""
+    defaults = Planner.__init__.__kwdefaults__
+    assert defaults is not None
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(defaults, "cycle_pods_max", 2)
+        team = Team([0])
+        mark(team)
+        team.tell("ADDED", node_manifest("n", cpu=64), *(pod_manifest(f"a{i}", cpu=1) for i in range(5)))
+    team.die(0)
+    team.tell("ADDED", *(pod_manifest(f"b{i}", cpu=1) for i in range(9)))
+    history, log = MemoryHistory(team.database), log_of(team.records, team.shards_count)
+
+    async def run() -> Compared:
+        return await WhatIf(history, await log, ScratchLedger, silent).run(Change(), None, None)
+
+    found = asyncio.run(run())
+    assert (found.decisions_count, found.unlike_count) == (14, 0)
 
 
 def test_a_journal_of_before_was_written_with_the_cycles_of_then() -> None:
