@@ -109,7 +109,7 @@ counted_weight_max = 1_023  # of one pod in one sum over pods; more counts as th
 counted_pods_max = 1 << 21  # at which such a sum still fits 32 bits
 
 # What a batch may hold.
-batch_records_max = 6_000
+batch_records_max = 3_000
 batch_bytes_max = 4 << 20  # of records of 700 bytes and more a full batch has fewer
 read_ahead_records_max = 10_000  # behind a full batch: folded with it where more important pods wait
 read_ahead_bytes_max = 16 << 20
@@ -118,9 +118,9 @@ batch_decisions_max = (
     10_000  # a record brings at most one per pod of a node; beyond it no further one is folded
 )
 cycle_work_max = 240_000  # in units of about a microsecond: see domain/queue/turns.py
-cycle_pods_max = 8_000  # that one cycle tries, or tells why they wait
-cycle_work_low_max = 10_000  # of low pods, on top: a thirtieth of what a full batch takes until its commit
-cycle_pods_low_max = 300  # of them: a twentieth of a full batch
+cycle_pods_max = 4_000  # that one cycle tries, or tells why they wait
+cycle_work_low_max = 10_000  # of low pods, on top: a tenth of what a full batch takes until its commit
+cycle_pods_low_max = 300  # of them: a tenth of a full batch
 gang_members_max = 10_000  # that wait at a time: they are tried in one cycle, and committed in one batch
 gang_pairs_max = 200_000  # of kinds of its pods and terms of others, and of its terms and kinds of others
 gang_domains_per_cycle_max = 16  # in which a gang is tried that has to be in one; others have their turn next

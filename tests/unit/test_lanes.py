@@ -86,7 +86,7 @@ def test_small_pods_behind_a_hundred_thousand_that_fit_nowhere_are_placed_at_onc
     assert len(placed(results[0], "small")) == 20
     assert sum(len(told(each)) for each in results) == 100_000
     assert max(len(each.verdicts) for each in results) == cycle_pods_max
-    assert len(results) == 13
+    assert len(results) == 26
 
 
 @pytest.mark.usefixtures("short_cycles")
