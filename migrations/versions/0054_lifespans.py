@@ -24,9 +24,7 @@ _LIFESPAN = f"""
 CREATE FUNCTION past.lifespan(opened_by integer, opened_batch bigint, closed_by integer, closed_batch bigint)
 RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN opened_by = closed_by
-        THEN pg_catalog.width_bucket(
-            closed_batch - opened_batch, '{{{",".join(map(str, LIFESPANS))}}}'::bigint[]
-        )
+        THEN width_bucket(closed_batch - opened_batch, '{{{",".join(map(str, LIFESPANS))}}}'::bigint[])
         ELSE {len(LIFESPANS)} END
 $$
 """
@@ -40,102 +38,38 @@ WHERE closed_batch IS NOT NULL
 # shard and class, whatever it believes of what is there.
 _CLOSED_SINCE = (
     f"""
-CREATE FUNCTION past.closed_between(batches bigint[], seqs bigint[], until bigint[])
-RETURNS SETOF public.placements LANGUAGE sql STABLE ROWS 100000 AS $$
+CREATE FUNCTION past.closed_since(batches bigint[], seqs bigint[]) RETURNS SETOF public.placements
+LANGUAGE sql STABLE ROWS 100000 AS $$
     SELECT p.*
-    FROM unnest(batches, until) WITH ORDINALITY AS s (batch, until, at)
+    FROM unnest(batches) WITH ORDINALITY AS s (batch, at)
     CROSS JOIN unnest('{{{",".join(map(str, [*(each - 1 for each in LIFESPANS), NO_END]))}}}'::bigint[])
         WITH ORDINALITY AS class (longest, at)
     CROSS JOIN LATERAL (
         SELECT * FROM public.placements
         WHERE closed_by = s.at - 1 AND {_CLASS} = class.at - 1
-            AND closed_batch > s.batch AND closed_batch <= least(s.batch + class.longest, s.until) OFFSET 0
+            AND closed_batch > s.batch AND closed_batch <= s.batch + class.longest OFFSET 0
     ) AS p WHERE p.seq < (SELECT seqs)[p.shard + 1]
 $$
 """,
     """
 CREATE OR REPLACE FUNCTION past.closed_since() RETURNS SETOF public.placements
 LANGUAGE sql STABLE ROWS 100000 AS $$
-    SELECT * FROM past.closed_between(past.batches(), past.seqs(), NULL)
+    SELECT * FROM past.closed_since(past.batches(), past.seqs())
 $$
 """,
     "DROP FUNCTION past.closing()",
 )
-# As the invariant requested-is-the-sum says, of all nodes (null) or of some. Where few decisions name those,
-# their placements are found by these. Equal pods of a node are counted before anything is joined to them.
-_HELD = """
-CREATE OR REPLACE FUNCTION past.held(names text[]) RETURNS TABLE (node text, resource text, held bigint)
-LANGUAGE sql STABLE AS $$
-    WITH asked AS MATERIALIZED (
-        SELECT DISTINCT unnest(names) AS node
-    ), size AS MATERIALIZED (
-        SELECT names IS NOT NULL AND count(*) <= 5000 AS is_few FROM (
-            SELECT FROM asked a CROSS JOIN LATERAL (
-                SELECT FROM public.decisions d WHERE d.node = a.node LIMIT 5001
-            ) AS named LIMIT 5001
-        ) AS counted
-    ), placed AS (
-        SELECT p.node, p.signature, p.life FROM past.open_placements p WHERE p.counted AND names IS NULL
-        UNION ALL
-        SELECT p.node, p.signature, p.life FROM past.open_placements p
-        WHERE p.counted AND NOT (SELECT is_few FROM size) AND p.node IN (SELECT node FROM asked)
-            AND names IS NOT NULL
-        UNION ALL
-        SELECT p.node, p.signature, p.life FROM (SELECT node FROM asked WHERE (SELECT is_few FROM size)) AS a
-        CROSS JOIN LATERAL (SELECT shard, seq FROM public.decisions d WHERE d.node = a.node OFFSET 0) AS d
-        JOIN past.placements p USING (shard, seq)
-        WHERE p.node = a.node AND p.counted AND p.released_at_ms IS NULL
-    ), held AS MATERIALIZED (
-        SELECT p.node, p.signature, p.life::jsonb->'devices' AS devices, count(*) AS pods
-        FROM placed p GROUP BY p.node, p.signature, devices
-    ), amounts AS MATERIALIZED (
-        SELECT t.signature, a.key, a.value::bigint AS amount
-        FROM public.templates t
-        CROSS JOIN LATERAL jsonb_each_text((t.spec->'requests')::jsonb || '{"pods": 1}') AS a
-        WHERE t.signature IN (SELECT signature FROM held)
-    )
-    SELECT h.node, a.key, sum(h.pods * a.amount)::bigint
-    FROM held h JOIN amounts a USING (signature) GROUP BY h.node, a.key
-    UNION ALL
-    SELECT h.node, 'nvidia.com/gpu#' || i.device, sum(h.pods * CASE
-        WHEN coalesce((t.spec->'requests'->>'nvidia.com/gpu')::bigint, 0) > 0 THEN 1000
-        ELSE (t.spec->'requests'->>'berth.dev/gpu-milli')::bigint
-    END)::bigint
-    FROM held h JOIN public.templates t USING (signature)
-    CROSS JOIN LATERAL jsonb_array_elements_text(h.devices) AS i (device)
-    WHERE h.devices IS NOT NULL GROUP BY h.node, i.device
-$$
-"""
-# For callers that look rows up by their keys. Of what ended before the past was kept no batch is known that
-# closed it: that had ended at each moment that is.
-_IS_OPEN = """(p.released_at_ms IS NULL
-    OR coalesce(p.closed_batch > (SELECT past.batches())[p.closed_by + 1], false))"""
-_PLACEMENTS = f"""
-CREATE OR REPLACE VIEW past.placements AS
-SELECT p.shard, p.seq, p.pod_uid, p.namespace, p.name, NULL::bigint AS resource_version, p.signature,
-    coalesce((
-        SELECT coalesce(l.labels, '{{}}') FROM public.past_labels l WHERE (l.shard, l.seq) = (p.shard, p.seq)
-            AND l.until_batch > (SELECT past.batches())[l.until_by + 1] ORDER BY l.recorded_at LIMIT 1
-    ), p.labels) AS labels,
-    p.node, p.adopted, p.bound_at_ms, CASE WHEN NOT {_IS_OPEN} THEN p.released_at_ms END AS released_at_ms,
-    p.recorded_at, CASE WHEN NOT {_IS_OPEN} THEN p.released_recorded_at END AS released_recorded_at,
-    p.life, p.counted, p.orphaned, p.home, p.gang
-FROM public.placements p
-WHERE p.opened_batch IS NULL OR p.opened_batch <= (SELECT past.batches())[p.opened_by + 1]
-"""
 _SAYS = {
     "past.lifespan": "the class of how many batches a placement lasted",
-    "past.closed_between": "placements that were open when the shards were at these batches and decisions, "
-    "and ended until those batches; null: have ended since",
+    "past.closed_since(bigint[], bigint[])": "placements that were open when the shards were at these "
+    "batches and decisions, and have ended since",
 }
 
 
 def upgrade() -> None:
     """Replace the index of what closed, and what reads it."""
-    for statement in (_LIFESPAN, _INDEX, *_CLOSED_SINCE, _PLACEMENTS, _HELD):
+    for statement in (_LIFESPAN, _INDEX, *_CLOSED_SINCE):
         op.execute(statement)
-    # Each role that closes placements computes their classes; by default functions may be granted to none.
-    op.execute("GRANT EXECUTE ON FUNCTION past.lifespan TO PUBLIC")
     for function, says in _SAYS.items():
         op.execute(f"COMMENT ON FUNCTION {function} IS '{says}'")
     op.execute("DROP INDEX placements_closed")
